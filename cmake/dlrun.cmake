@@ -1,0 +1,66 @@
+# Build rules shared by every folder: one target per folder, one call per target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(DLRUN_CCACHE ccache)
+if(DLRUN_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${DLRUN_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${DLRUN_CCACHE})
+endif()
+
+add_library(dlrun_flags INTERFACE)
+target_include_directories(dlrun_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/gen)
+target_compile_options(dlrun_flags INTERFACE
+  -Wall -Wextra -Wno-missing-field-initializers -march=x86-64-v2 -fno-omit-frame-pointer
+  $<$<BOOL:${DLRUN_WERROR}>:-Werror>)
+if(DLRUN_SANITIZE)
+  target_compile_options(dlrun_flags INTERFACE -fsanitize=${DLRUN_SANITIZE} -fno-sanitize-recover=undefined)
+  target_link_options(dlrun_flags INTERFACE -fsanitize=${DLRUN_SANITIZE})
+endif()
+if(DLRUN_PLANTED_BUGS)
+  target_compile_definitions(dlrun_flags INTERFACE DLRUN_PLANTED_BUGS=1)
+endif()
+
+# dlrun_library(NAME SOURCES... [DEPS ...] [PRIVATE_DEPS ...]): a static library of this folder.
+function(dlrun_library name)
+  cmake_parse_arguments(A "" "" "DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PUBLIC dlrun_flags ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
+endfunction()
+
+# dlrun_header_library(NAME [DEPS ...]): headers only.
+function(dlrun_header_library name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE dlrun_flags ${A_DEPS})
+endfunction()
+
+# dlrun_program(NAME SOURCES... [DEPS ...])
+function(dlrun_program name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  add_executable(${name} ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE dlrun_flags ${A_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+endfunction()
+
+# dlrun_test(NAME LABEL SOURCES... [DEPS ...] [TIMEOUT s]): a GoogleTest program.
+# LABEL: unit | sim | integration | framework | gpu.
+function(dlrun_test name label)
+  cmake_parse_arguments(A "" "TIMEOUT" "DEPS" ${ARGN})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE dlrun_flags ${A_DEPS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${A_TIMEOUT}
+    ENVIRONMENT "DLRUN_SOURCE_DIR=${CMAKE_SOURCE_DIR};DLRUN_BUILD_DIR=${CMAKE_BINARY_DIR}")
+endfunction()

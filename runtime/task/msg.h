@@ -1,0 +1,56 @@
+#pragma once
+/// runtime/task/msg.h: what a task's process and its agent say over the per-task Unix socket (runtime/wire/task.capnp).
+/// Client = the process (user program through libdlrun, shard host, feeder); server = the agent.
+/// The process finds the socket and the token in DLRUN_SOCKET and DLRUN_TOKEN (hex).
+/// First message Hello; the server answers Welcome, or Refused and closes. Versions: both send theirs, the lower one holds.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "io/core/msg.h"
+#include "ps/core/msg.h"
+#include "runtime/base/ids.h"
+#include "runtime/cluster/core/msg.h"
+
+namespace dlrun::task {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+enum class PeerKind : std::uint8_t { kUser = 0, kShardHost = 1, kFeeder = 2 };
+
+// ---- process -> agent
+struct Hello { std::uint32_t version = kProtocolVersion; PeerKind kind{}; cluster::Token token{}; std::int64_t pid = 0; };
+struct Ready { cluster::TaskReadyInfo info; };                    ///< native: listening; service: serving
+struct ReportProgress { double fraction = 0; std::string text; };
+struct EnterBarrier { std::string name; };
+struct OpenInput { std::uint64_t request = 0; std::string input; };         ///< user -> agent: where is my feeder?
+// feeder -> agent, on behalf of a consumer task of its node
+struct FeederFiles { std::uint64_t request = 0; TaskId consumer; std::string input; std::vector<io::FileEntry> files; };
+struct FeederLease { std::uint64_t request = 0; TaskId consumer; std::string input; std::uint32_t splits_max = 1; };
+struct FeederDone { TaskId consumer; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
+using ToServer = std::variant<Hello, Ready, ReportProgress, EnterBarrier, OpenInput, FeederFiles, FeederLease, FeederDone>;
+
+// ---- agent -> process
+struct Welcome {
+  std::uint32_t version = kProtocolVersion;
+  TaskId task;
+  Epoch epoch;
+  std::uint32_t world = 1;
+  std::string job_name;
+  ps::PsView ps;                          ///< shards of the job, empty when it has none
+  std::vector<io::InputSpec> inputs;
+};
+struct Refused { Errc code{}; std::string reason; };
+struct BarrierPassed { std::string name; };
+struct InputAt { std::uint64_t request = 0; Errc error{}; std::string error_context; std::string feeder_socket; cluster::Token consumer_token{}; };
+struct WorkerLeft { TaskId worker; };                ///< to a shard host: its clocks leave the set
+/// To a feeder: this token may attach as this consumer.
+struct AdmitConsumer { cluster::Token token{}; TaskId consumer; Epoch epoch; io::InputSpec input; };
+struct DropConsumer { TaskId consumer; };
+struct FeederReply { std::uint64_t request = 0; Errc error{}; std::string error_context; io::LeaseAnswer answer; };  ///< to Files and Lease
+struct StopNow {};                                   ///< end in good order: a TERM follows after the grace
+using ToClient = std::variant<Welcome, Refused, BarrierPassed, InputAt, WorkerLeft, AdmitConsumer, DropConsumer, FeederReply, StopNow>;
+
+}  // namespace dlrun::task
