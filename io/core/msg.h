@@ -1,6 +1,7 @@
 #pragma once
 /// io/core/msg.h: inputs, splits and leases as values. The job actor owns the ledger; feeders lease from it.
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -50,6 +51,13 @@ struct Split {
   friend bool operator==(const Split&, const Split&) = default;
 };
 
+/// Names one trip over one split.
+struct SplitKey {
+  std::uint64_t split_id = 0;
+  std::uint32_t pass = 0;
+  friend auto operator<=>(const SplitKey&, const SplitKey&) = default;
+};
+
 enum class LeaseState : std::uint8_t {
   kGranted = 0,    ///< `splits` holds at least one
   kWait = 1,       ///< none free now, but leases of others are open: ask again
@@ -69,6 +77,9 @@ class Ledger {
   /// first file that differs.
   virtual Status set_files(const std::string& input, const std::vector<FileEntry>& files) = 0;
   virtual Result<LeaseAnswer> lease(const std::string& input, const TaskId& consumer, std::uint32_t splits_max) = 0;
+  /// The consumer holds exactly `held`: whatever else is leased to it goes back, to be handed out first. Called before
+  /// lease() when the request says `resync` (first request after an attach, or a reply that may have been lost).
+  virtual void resync(const std::string& input, const TaskId& consumer, const std::vector<SplitKey>& held) = 0;
   /// The consumer has taken every record of it. Unknown or not leased to it: kFailedPrecondition.
   virtual Status done(const std::string& input, const TaskId& consumer, std::uint64_t split_id, std::uint32_t pass) = 0;
   /// The consumer died or left: what it holds goes back, to be handed out first.

@@ -206,7 +206,8 @@ struct Heartbeat { NodeId node; Incarnation incarnation; std::uint64_t sequence 
 struct Progress { TaskId task; Epoch epoch; double fraction = 0; std::string text; };
 struct BarrierArrive { TaskId task; Epoch epoch; std::string name; };
 struct InputFiles { TaskId task; Epoch epoch; std::string input; std::vector<io::FileEntry> files; std::uint64_t request = 0; };
-struct LeaseSplits { TaskId task; Epoch epoch; std::string input; std::uint32_t splits_max = 1; std::uint64_t request = 0; };
+struct LeaseSplits { TaskId task; Epoch epoch; std::string input; std::uint32_t splits_max = 1; std::uint64_t request = 0;
+                     bool resync = false; std::vector<io::SplitKey> held; };  ///< resync, held: call Ledger::resync first
 struct SplitDone { TaskId task; Epoch epoch; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
 
 using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles, LeaseSplits, SplitDone>;

@@ -1,0 +1,66 @@
+#pragma once
+/// io/core/batch.h: a batch of records as Arrow-shaped columns, in one flat piece of memory that two processes share.
+/// A slot starts with a BatchHeader; columns follow, each 64-byte aligned, found by offsets from the slot's start.
+/// Shapes: labels [rows] f32. CSR: offsets [rows + 1] i64, ids [nnz] u64, values [nnz] f32, fields [nnz] u32 (libffm only).
+///         Dense: values [rows, cols] f32 row-major.
+/// Units:  offsets in the header are bytes; offsets of the column are elements of ids and values.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/base/result.h"
+
+namespace dlrun::io {
+
+enum class BatchKind : std::uint32_t { kNone = 0, kCsr = 1, kDense = 2 };
+
+inline constexpr std::uint32_t kBatchMagic = 0x48425444;  ///< "DTBH"
+inline constexpr std::uint32_t kBatchVersion = 1;
+inline constexpr std::size_t kColumnAlign = 64;
+
+/// Where a column lies in its slot; count 0 = the column is not there.
+struct ColumnRef {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t count = 0;
+};
+
+/// Plain bytes, the same in every process of a machine. Append only, within the version.
+struct BatchHeader {
+  std::uint32_t magic = kBatchMagic;
+  std::uint32_t version = kBatchVersion;
+  BatchKind kind = BatchKind::kNone;
+  std::uint32_t pass = 0;
+  std::uint64_t bytes = 0;  ///< header and columns together
+  std::uint64_t rows = 0;
+  std::uint64_t cols = 0;  ///< dense only
+  ColumnRef labels;
+  ColumnRef offsets;
+  ColumnRef ids;
+  ColumnRef values;
+  ColumnRef fields;
+  std::uint64_t reserved[2] = {};
+};
+static_assert(sizeof(BatchHeader) % 8 == 0);
+
+/// A batch as a reader sees it. Borrows the slot: dead once the slot is released.
+struct BatchView {
+  BatchKind kind = BatchKind::kNone;
+  std::uint32_t pass = 0;   ///< trip over the data, from 0
+  bool pass_ended = false;  ///< a mark, not data: rows == 0, nothing to release
+  std::uint64_t rows = 0;
+  std::uint64_t cols = 0;   ///< dense only
+  std::span<const float> labels;
+  std::span<const std::int64_t> offsets;
+  std::span<const std::uint64_t> ids;
+  std::span<const float> values;
+  std::span<const std::uint32_t> fields;
+  std::uint64_t sequence = 0;  ///< batches of this consumer, from 0; set by the pipe
+  std::uint32_t slot = 0;      ///< set by the pipe
+};
+
+/// Checks everything a hostile or broken writer could get wrong (bounds, alignment, shapes, offsets that fall), on a copy of
+/// the header. O(rows). Errors: kCorrupt (names the field), kUnsupported (newer version).
+Result<BatchView> open_batch(std::span<const std::byte> slot);
+
+}  // namespace dlrun::io
