@@ -1,10 +1,13 @@
 #pragma once
 /// ps/core/msg.h: tables, requests and the slot map as values.
-/// Shapes: keys [n]; values [n, dim] f32 row-major. Units: clock = worker iterations; times ns; sizes bytes.
+/// Shapes: keys [n]; values [n, dim] f32 row-major. Units: clock = worker iterations; times ns;
+/// sizes bytes.
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -15,19 +18,40 @@
 namespace dlrun::ps {
 
 inline constexpr std::uint32_t kSlots = 4096;
-/// Which virtual slot a key lives in. All 2^64 keys are valid. The table takes part, so that key 0 of ten tables spreads.
+/// Which virtual slot a key lives in. All 2^64 keys are valid. The table takes part, so that key 0
+/// of ten tables spreads.
 constexpr std::uint32_t slot_of(std::uint32_t table, std::uint64_t key) noexcept {
   return static_cast<std::uint32_t>(mix64(key + 0x9e3779b97f4a7c15ULL * (table + 1)) >> 52);
 }
 
+inline constexpr std::uint32_t kDimMax = 4096;
+inline constexpr std::uint32_t kSegmentBytesMax =
+    8u << 20;  ///< keys and values of one request or reply
+
+/// Who a clock belongs to: one per worker task of a generation. kNoWorker has no clock: it may use
+/// ASP tables, and read what is applied of the others.
+using WorkerId = Strong<struct WorkerIdTag, std::uint64_t>;
+inline constexpr WorkerId kNoWorker{~0ull};
+/// Orders by (hash of the role's name, rank): the order in which BSP adds pushes up.
+WorkerId worker_id(std::string_view role, std::uint32_t rank) noexcept;
+inline WorkerId worker_id(const TaskId& task) noexcept { return worker_id(task.role, task.rank); }
+
 enum class KeyKind : std::uint8_t { kDense = 0, kSparse = 1 };
-enum class Optimizer : std::uint8_t { kSgd = 0, kAdagrad = 1, kFtrl = 2, kAssign = 3 };  ///< kAssign: a push sets the row
+enum class Optimizer : std::uint8_t {
+  kSgd = 0,
+  kAdagrad = 1,
+  kFtrl = 2,
+  kAssign = 3
+};  ///< kAssign: a push sets the row
 enum class Initializer : std::uint8_t { kZero = 0, kConstant = 1, kUniform = 2, kNormal = 3 };
 enum class Consistency : std::uint8_t { kBsp = 0, kSsp = 1, kAsp = 2 };
 
+/// Never 0. What a TableSchema with id 0 gets: the same on every client, with nobody to ask.
+std::uint32_t table_id(std::string_view name) noexcept;
+
 /// A dense table of `rows` rows is keys 0..rows-1; a sparse one grows with the keys it is shown.
 struct TableSchema {
-  std::uint32_t id = 0;  ///< index in the job, given at creation
+  std::uint32_t id = 0;  ///< 0 = table_id(name), filled in by the client
   std::string name;
   KeyKind kind = KeyKind::kSparse;
   std::uint64_t rows = 0;  ///< dense only
@@ -44,14 +68,18 @@ struct TableSchema {
   float init_b = 0.0f;  ///< uniform: high; normal: standard deviation
   std::uint64_t seed = 1;
   Consistency consistency = Consistency::kBsp;
-  std::uint32_t staleness = 0;  ///< SSP: how many clocks the fastest worker may be ahead of the slowest
+  std::uint32_t staleness =
+      0;  ///< SSP: how many clocks the fastest worker may be ahead of the slowest
   friend bool operator==(const TableSchema&, const TableSchema&) = default;
 };
+
+/// kInvalidArgument, with the field's name, when no shard could hold such a table.
+Status validate(const TableSchema& schema);
 
 /// Slot -> shard, one per job generation; a later epoch replaces it.
 struct SlotMap {
   Epoch epoch;
-  std::vector<ShardId> owner;  ///< kSlots entries
+  std::vector<ShardId> owner;                              ///< kSlots entries
   static SlotMap even(std::uint32_t shards, Epoch epoch);  ///< slot s -> shard s * shards / kSlots
 };
 
@@ -67,9 +95,64 @@ struct ShardEndpoint {
 /// All that a client needs to reach the parameters of its job.
 struct PsView {
   SlotMap map;
-  std::vector<ShardEndpoint> shards;  ///< by ShardId
+  std::vector<ShardEndpoint> shards;     ///< by ShardId
   std::array<std::uint8_t, 32> token{};  ///< issued by the job actor; every request carries it
-  std::uint32_t workers = 0;             ///< how many clocks BSP and SSP wait for at the start of the generation
+  std::uint32_t workers =
+      0;  ///< how many clocks BSP and SSP wait for at the start of the generation
+};
+
+// ---- requests: client -> shard, in this header; keys [n] and values [n, dim] travel beside it as
+// raw frames ------
+
+inline constexpr std::uint16_t kWireVersion = 1;
+
+enum class Kind : std::uint8_t {
+  kCreateTable = 1,  ///< schema
+  kPull = 2,         ///< keys -> values
+  kPush = 3,         ///< keys, values (gradients, or rows for kAssign)
+  kClock = 4,        ///< worker has finished every clock below `clock`
+  kLeave = 5,        ///< worker (when not kNoWorker) and client are done
+  kScan = 6,         ///< cursor -> keys, values, next cursor
+};
+
+/// Where a scan goes on: keys >= key of `slot`, then the slots after it. slot == kSlots: the end.
+struct ScanCursor {
+  std::uint32_t slot = 0;
+  std::uint64_t key = 0;
+  friend bool operator==(const ScanCursor&, const ScanCursor&) = default;
+};
+
+struct RequestHeader {
+  std::uint16_t version = kWireVersion;
+  Kind kind = Kind::kPull;
+  std::uint64_t request = 0;  ///< the client's name of it; the reply and every retry carry the same
+  std::array<std::uint8_t, 32> token{};
+  Epoch epoch;  ///< of the slot map that placed the keys
+  ClientId client;
+  std::uint64_t sequence = 0;  ///< pushes: 1, 2, ... per client; a retry carries the same
+  std::uint32_t table = 0;
+  WorkerId worker = kNoWorker;
+  std::uint64_t clock = 0;
+  Duration budget{0};  ///< what is left until the client's deadline when it sent this
+  std::uint32_t n = 0;
+  std::uint32_t dim = 0;
+  ScanCursor cursor;                  ///< kScan
+  std::optional<TableSchema> schema;  ///< kCreateTable
+  friend bool operator==(const RequestHeader&, const RequestHeader&) = default;
+};
+
+struct ReplyHeader {
+  std::uint16_t version = kWireVersion;
+  Kind kind = Kind::kPull;
+  std::uint64_t request = 0;
+  std::int32_t error = 0;  ///< 0 or an Errc
+  std::string context;
+  Epoch epoch;              ///< the shard's: newer than the request's = refetch the map
+  std::uint64_t clock = 0;  ///< the lowest clock of the table's workers
+  std::uint32_t n = 0;
+  std::uint32_t dim = 0;
+  ScanCursor cursor;  ///< kScan: where to go on
+  friend bool operator==(const ReplyHeader&, const ReplyHeader&) = default;
 };
 
 }  // namespace dlrun::ps

@@ -1,0 +1,145 @@
+#pragma once
+/// ps/client/client.h: tables of a job's parameter server, from a worker's side. No CAF.
+/// Shapes: keys [n] u64, any of the 2^64, in any order, duplicates allowed; rows [n, dim] f32
+/// row-major. Clocks: a worker's clock of a table starts at 0; clock() ends an iteration. A pull at
+/// clock c sees
+///   BSP: exactly the pushes of all workers with clocks < c;  SSP(s): at least those with clocks <
+///   c - s; ASP: whatever has arrived. It waits at the shard for what it must see.
+///   (ps/core/shard_core.h has the rules.)
+/// Retries: every call has a timeout; within it a request is sent again (same sequence, backoff
+/// with jitter), and a
+///   push is applied once however often it was sent. Nothing hangs past the timeout, whatever the
+///   shards do.
+/// Errors: kInvalidArgument, kNotFound, kAlreadyExists, kFailedPrecondition (wrong use of clocks),
+/// kPermissionDenied at
+///   once; kStaleEpoch when no newer view is to be had; kDeadlineExceeded with the last refusal in
+///   the context: the effect of a push is then unknown, and this client will not send it again.
+/// Bounds: bytes under way per shard <= credit_bytes; a request beyond it waits for credit, within
+/// its timeout. Threads: all methods of Client are thread safe; a PendingPull belongs to one thread
+/// at a time. No thread is started:
+///   whoever waits drives the traffic of all. Several clients per process are fine; those that
+///   share a worker id must not both call clock().
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ps/core/msg.h"
+#include "runtime/base/result.h"
+#include "runtime/base/time.h"
+
+namespace dlrun::transport {
+class Transport;
+}
+
+namespace dlrun::ps {
+
+struct ClientOptions {
+  WorkerId worker =
+      kNoWorker;    ///< worker_id(Welcome::task) in a worker; kNoWorker in tools that only look
+  ClientId client;  ///< 0 = drawn at random
+  std::uint64_t credit_bytes = 32u << 20;
+  std::uint32_t segment_bytes_max = 8u << 20;  ///< at most kSegmentBytesMax
+  Duration retry_first =
+      std::chrono::milliseconds(250);  ///< without a reply for this long: send again
+  Duration retry_max = std::chrono::seconds(4);
+  std::uint32_t attempts_max = 64;
+  std::function<Result<PsView>()> refresh;  ///< asked on kStaleEpoch for a newer view; may be empty
+  std::shared_ptr<transport::Transport> transport;  ///< null = zmq
+  std::shared_ptr<const Clock> clock;               ///< null = SystemClock
+};
+
+/// A table that is open: a value, valid for the client that opened it.
+struct Table {
+  std::uint32_t id = 0;
+  TableSchema schema;
+};
+
+/// A pull under way. wait() once; after it (or after destruction) `out` is the caller's again. Must
+/// not outlive the client.
+class PendingPull {
+ public:
+  PendingPull() noexcept;
+  PendingPull(PendingPull&&) noexcept;
+  PendingPull& operator=(PendingPull&&) noexcept;
+  ~PendingPull();
+  Status wait();
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit PendingPull(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+class Client {
+ public:
+  /// kInvalidArgument: the view has no shards or its map names unknown ones. Talks to nobody yet.
+  static Result<std::unique_ptr<Client>> connect(PsView view, ClientOptions options);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Makes the table on every shard, or finds it there. kAlreadyExists: the name with another
+  /// schema (the context says which field). Idempotent: every worker may call it.
+  Result<Table> open_table(TableSchema schema, Duration timeout);
+
+  /// out [n, dim]. Rows never pushed come as the initializer gives them.
+  Status pull(const Table& table, std::span<const std::uint64_t> keys, std::span<float> out,
+              Duration timeout);
+  /// `keys` may go when it returns; `out` must live until wait(). Blocks only for credit.
+  Result<PendingPull> pull_async(const Table& table, std::span<const std::uint64_t> keys,
+                                 std::span<float> out, Duration timeout);
+  /// grads [n, dim]; duplicates are summed (kAssign: the last wins). Returns when every shard has
+  /// accepted its part.
+  Status push(const Table& table, std::span<const std::uint64_t> keys, std::span<const float> grads,
+              Duration timeout);
+
+  /// The whole of a dense table: [rows, dim].
+  Status pull_dense(const Table& table, std::span<float> out, Duration timeout);
+  Status push_dense(const Table& table, std::span<const float> grads, Duration timeout);
+
+  /// Ends this worker's iteration on the tables: waits for this client's own pulls and pushes of
+  /// them, then tells every shard. After an error the clock stands as before and clock() may be
+  /// called again.
+  Status clock(const Table& table, Duration timeout);
+  Status clock(std::span<const Table> tables, Duration timeout);
+  /// The worker's clock of the table: how often clock() succeeded.
+  std::uint64_t clock_of(const Table& table) const;
+
+  /// The worker leaves every clock set; the client sends no more (kFailedPrecondition). Idempotent.
+  Status leave(Duration timeout);
+
+  /// All rows that exist, shard by shard, unordered, in pages of at most segment_bytes_max; spans
+  /// are valid during the call. Reads what is applied; a worker on a BSP or SSP table first waits
+  /// like a pull. `page` returns false to stop: kCancelled.
+  using PageFn =
+      std::function<bool(std::span<const std::uint64_t> keys, std::span<const float> values)>;
+  Status scan(const Table& table, const PageFn& page, Duration timeout);
+  /// Files for numpy.load. Sparse: PREFIX.keys.npy (u64 [n], ascending) and PREFIX.values.npy (f32
+  /// [n, dim]). Dense: PREFIX.npy (f32 [rows, dim]), rows never pushed as initialised. Written
+  /// beside and renamed: a reader sees all or nothing of each file.
+  Status export_table(const Table& table, const std::string& path_prefix, Duration timeout);
+
+  /// Installs a newer view (by epoch; an older one is ignored); requests under way follow it.
+  Status set_view(PsView view);
+
+  struct Stats {
+    std::uint64_t requests = 0;  ///< segments sent first
+    std::uint64_t retries = 0;   ///< sent again
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+  };
+  Stats stats() const;
+
+ private:
+  friend class PendingPull;
+  struct Impl;
+  explicit Client(std::shared_ptr<Impl> impl) noexcept;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace dlrun::ps
