@@ -71,7 +71,7 @@ struct Placement {
 
 /// One line of `dlrun why`: e.g. {"memory", 3, 4, "worker/0 needs 64 GiB, the largest free is 32 GiB on node-1"}.
 struct WhyLine {
-  std::string constraint;         ///< cpu | memory | gpu | port | label | queue | node
+  std::string constraint;         ///< cpu | memory | gpu | port | label | queue | node | gang (each task fits, not all together)
   std::uint32_t nodes_failing = 0;
   std::uint32_t nodes_total = 0;
   std::string detail;
