@@ -64,3 +64,28 @@ function(dlrun_test name label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${A_TIMEOUT}
     ENVIRONMENT "DLRUN_SOURCE_DIR=${CMAKE_SOURCE_DIR};DLRUN_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endfunction()
+
+# dlrun_capnp(TARGET SCHEMA... [DEPS ...]): a static library of the code that capnp generates from the schemas of this
+# folder, under ${CMAKE_BINARY_DIR}/gen/<folder>; included as "<folder>/x.capnp.h". DEPS: the targets of imported schemas.
+function(dlrun_capnp name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(out ${CMAKE_BINARY_DIR}/gen/${folder})
+  file(MAKE_DIRECTORY ${out})
+  set(sources)
+  foreach(schema IN LISTS A_UNPARSED_ARGUMENTS)
+    add_custom_command(
+      OUTPUT ${out}/${schema}.c++ ${out}/${schema}.h
+      COMMAND ${CAPNP_EXECUTABLE} compile -o${CAPNPC_CXX_EXECUTABLE}:${out} --src-prefix=${CMAKE_CURRENT_SOURCE_DIR}
+              -I${CAPNP_INCLUDE_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/${schema}
+      DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${schema}
+      VERBATIM)
+    list(APPEND sources ${out}/${schema}.c++ ${out}/${schema}.h)
+  endforeach()
+  add_library(${name} STATIC ${sources})
+  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "-w")
+  target_link_libraries(${name} PUBLIC dlrun_flags CapnProto::capnp ${A_DEPS})
+  if(A_DEPS)
+    add_dependencies(${name} ${A_DEPS})
+  endif()
+endfunction()

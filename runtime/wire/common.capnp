@@ -1,0 +1,111 @@
+@0xd1c3a5b2f0e49a01;
+# Structures that several protocols share. Append fields only; a number is never used again.
+# Data, not Text, wherever any byte may occur (paths, environment).
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("dlrun::wire::schema");
+
+struct TaskId {
+  job @0 :UInt64;
+  role @1 :Text;
+  rank @2 :UInt32;
+  generation @3 :UInt32;
+}
+
+struct Epoch {
+  term @0 :UInt64;
+  counter @1 :UInt64;
+}
+
+struct EnvPair {
+  name @0 :Data;
+  value @1 :Data;
+}
+
+struct FileEntry {
+  uri @0 :Data;
+  sizeBytes @1 :UInt64;
+  etag @2 :Data;
+}
+
+struct Split {
+  id @0 :UInt64;
+  pass @1 :UInt32;
+  uri @2 :Data;
+  etag @3 :Data;
+  begin @4 :UInt64;
+  end @5 :UInt64;
+}
+
+struct SplitKey {
+  splitId @0 :UInt64;
+  pass @1 :UInt32;
+}
+
+struct LeaseAnswer {
+  state @0 :UInt8;
+  splits @1 :List(Split);
+}
+
+struct InputSpec {
+  name @0 :Text;
+  uris @1 :List(Data);
+  format @2 :UInt8;
+  indexBase @3 :UInt32;
+  delimiter @4 :UInt8;
+  header @5 :Bool;
+  labelColumn @6 :Int32;
+  batchRows @7 :UInt32;
+  passes @8 :UInt32;
+  shuffle @9 :Bool;
+  seed @10 :UInt64;
+  splitBytes @11 :UInt64;
+  onBadRecord @12 :UInt8;
+  badRecordsMax @13 :UInt64;
+}
+
+struct TableSchema {
+  id @0 :UInt32;
+  name @1 :Text;
+  kind @2 :UInt8;
+  rows @3 :UInt64;
+  dim @4 :UInt32;
+  optimizer @5 :UInt8;
+  learningRate @6 :Float32;
+  beta @7 :Float32;
+  l1 @8 :Float32;
+  l2 @9 :Float32;
+  epsilon @10 :Float32;
+  accumulator @11 :Float32;
+  initializer @12 :UInt8;
+  initA @13 :Float32;
+  initB @14 :Float32;
+  seed @15 :UInt64;
+  consistency @16 :UInt8;
+  staleness @17 :UInt32;
+}
+
+# `count` slots in a row live on `shard`.
+struct SlotRun {
+  shard @0 :UInt32;
+  count @1 :UInt32;
+}
+
+struct SlotMap {
+  epoch @0 :Epoch;
+  runs @1 :List(SlotRun);
+}
+
+struct ShardEndpoint {
+  shard @0 :UInt32;
+  tcp @1 :Text;
+  ipc @2 :Data;
+  node @3 :Text;
+}
+
+struct PsView {
+  map @0 :SlotMap;
+  shards @1 :List(ShardEndpoint);
+  token @2 :Data;
+  workers @3 :UInt32;
+}

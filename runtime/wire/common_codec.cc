@@ -1,0 +1,297 @@
+#include "runtime/wire/common_codec.h"
+
+#include <algorithm>
+
+namespace dlrun::wire {
+
+void put(schema::TaskId::Builder to, const TaskId& from) {
+  to.setJob(from.job.value);
+  to.setRole(from.role);
+  to.setRank(from.rank);
+  to.setGeneration(from.generation.value);
+}
+
+Result<TaskId> get(schema::TaskId::Reader from) {
+  TaskId id;
+  id.job = JobId{from.getJob()};
+  id.role = to_string(from.getRole());
+  id.rank = from.getRank();
+  id.generation = Generation{from.getGeneration()};
+  if (id.role.size() > 256) return fail(Errc::kCorrupt, "task id: a role name of more than 256 bytes");
+  return id;
+}
+
+void put(schema::Epoch::Builder to, Epoch from) {
+  to.setTerm(from.term);
+  to.setCounter(from.counter);
+}
+
+Epoch get(schema::Epoch::Reader from) { return {from.getTerm(), from.getCounter()}; }
+
+void put(schema::FileEntry::Builder to, const io::FileEntry& from) {
+  to.setUri(data_of(from.uri));
+  to.setSizeBytes(from.size_bytes);
+  to.setEtag(data_of(from.etag));
+}
+
+io::FileEntry get(schema::FileEntry::Reader from) {
+  return {to_string(from.getUri()), from.getSizeBytes(), to_string(from.getEtag())};
+}
+
+void put(schema::Split::Builder to, const io::Split& from) {
+  to.setId(from.id);
+  to.setPass(from.pass);
+  to.setUri(data_of(from.uri));
+  to.setEtag(data_of(from.etag));
+  to.setBegin(from.begin);
+  to.setEnd(from.end);
+}
+
+io::Split get(schema::Split::Reader from) {
+  io::Split s;
+  s.id = from.getId();
+  s.pass = from.getPass();
+  s.uri = to_string(from.getUri());
+  s.etag = to_string(from.getEtag());
+  s.begin = from.getBegin();
+  s.end = from.getEnd();
+  return s;
+}
+
+void put(schema::LeaseAnswer::Builder to, const io::LeaseAnswer& from) {
+  to.setState(static_cast<std::uint8_t>(from.state));
+  auto splits = to.initSplits(from.splits.size());
+  for (std::size_t i = 0; i < from.splits.size(); ++i) put(splits[i], from.splits[i]);
+}
+
+Result<io::LeaseAnswer> get(schema::LeaseAnswer::Reader from) {
+  io::LeaseAnswer answer;
+  DLRUN_ASSIGN(answer.state, get_enum(from.getState(), io::LeaseState::kEndOfInput, "lease state"));
+  for (const auto split : from.getSplits()) answer.splits.push_back(get(split));
+  return answer;
+}
+
+void put(schema::InputSpec::Builder to, const io::InputSpec& from) {
+  to.setName(from.name);
+  put(to.initUris(from.uris.size()), from.uris);
+  to.setFormat(static_cast<std::uint8_t>(from.format));
+  to.setIndexBase(from.index_base);
+  to.setDelimiter(static_cast<std::uint8_t>(from.delimiter));
+  to.setHeader(from.header);
+  to.setLabelColumn(from.label_column);
+  to.setBatchRows(from.batch_rows);
+  to.setPasses(from.passes);
+  to.setShuffle(from.shuffle);
+  to.setSeed(from.seed);
+  to.setSplitBytes(from.split_bytes);
+  to.setOnBadRecord(static_cast<std::uint8_t>(from.on_bad_record));
+  to.setBadRecordsMax(from.bad_records_max);
+}
+
+Result<io::InputSpec> get(schema::InputSpec::Reader from) {
+  io::InputSpec s;
+  s.name = to_string(from.getName());
+  s.uris = get(from.getUris());
+  DLRUN_ASSIGN(s.format, get_enum(from.getFormat(), io::Format::kCsv, "input format"));
+  if (static_cast<int>(s.format) == 0) return fail(Errc::kCorrupt, "input format: unknown value 0");
+  s.index_base = from.getIndexBase();
+  s.delimiter = static_cast<char>(from.getDelimiter());
+  s.header = from.getHeader();
+  s.label_column = from.getLabelColumn();
+  s.batch_rows = from.getBatchRows();
+  s.passes = from.getPasses();
+  s.shuffle = from.getShuffle();
+  s.seed = from.getSeed();
+  s.split_bytes = from.getSplitBytes();
+  DLRUN_ASSIGN(s.on_bad_record, get_enum(from.getOnBadRecord(), io::OnBadRecord::kSkip, "on_bad_record"));
+  s.bad_records_max = from.getBadRecordsMax();
+  return s;
+}
+
+void put(schema::TableSchema::Builder to, const ps::TableSchema& from) {
+  to.setId(from.id);
+  to.setName(from.name);
+  to.setKind(static_cast<std::uint8_t>(from.kind));
+  to.setRows(from.rows);
+  to.setDim(from.dim);
+  to.setOptimizer(static_cast<std::uint8_t>(from.optimizer));
+  to.setLearningRate(from.learning_rate);
+  to.setBeta(from.beta);
+  to.setL1(from.l1);
+  to.setL2(from.l2);
+  to.setEpsilon(from.epsilon);
+  to.setAccumulator(from.accumulator);
+  to.setInitializer(static_cast<std::uint8_t>(from.initializer));
+  to.setInitA(from.init_a);
+  to.setInitB(from.init_b);
+  to.setSeed(from.seed);
+  to.setConsistency(static_cast<std::uint8_t>(from.consistency));
+  to.setStaleness(from.staleness);
+}
+
+Result<ps::TableSchema> get(schema::TableSchema::Reader from) {
+  ps::TableSchema s;
+  s.id = from.getId();
+  s.name = to_string(from.getName());
+  DLRUN_ASSIGN(s.kind, get_enum(from.getKind(), ps::KeyKind::kSparse, "table kind"));
+  s.rows = from.getRows();
+  s.dim = from.getDim();
+  DLRUN_ASSIGN(s.optimizer, get_enum(from.getOptimizer(), ps::Optimizer::kAssign, "optimizer"));
+  s.learning_rate = from.getLearningRate();
+  s.beta = from.getBeta();
+  s.l1 = from.getL1();
+  s.l2 = from.getL2();
+  s.epsilon = from.getEpsilon();
+  s.accumulator = from.getAccumulator();
+  DLRUN_ASSIGN(s.initializer, get_enum(from.getInitializer(), ps::Initializer::kNormal, "initializer"));
+  s.init_a = from.getInitA();
+  s.init_b = from.getInitB();
+  s.seed = from.getSeed();
+  DLRUN_ASSIGN(s.consistency, get_enum(from.getConsistency(), ps::Consistency::kAsp, "consistency"));
+  s.staleness = from.getStaleness();
+  return s;
+}
+
+void put(schema::SlotMap::Builder to, const ps::SlotMap& from) {
+  put(to.initEpoch(), from.epoch);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;
+  for (const ShardId owner : from.owner) {
+    if (runs.empty() || runs.back().first != owner.value) runs.emplace_back(owner.value, 0);
+    ++runs.back().second;
+  }
+  auto list = to.initRuns(runs.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    list[i].setShard(runs[i].first);
+    list[i].setCount(runs[i].second);
+  }
+}
+
+Result<ps::SlotMap> get(schema::SlotMap::Reader from) {
+  ps::SlotMap map;
+  map.epoch = get(from.getEpoch());
+  for (const auto run : from.getRuns()) {
+    if (run.getCount() > ps::kSlots - map.owner.size()) {
+      return fail(Errc::kCorrupt, "slot map: more than " + std::to_string(ps::kSlots) + " slots");
+    }
+    map.owner.insert(map.owner.end(), run.getCount(), ShardId{run.getShard()});
+  }
+  if (!map.owner.empty() && map.owner.size() != ps::kSlots) {
+    return fail(Errc::kCorrupt, "slot map: " + std::to_string(map.owner.size()) + " slots instead of " +
+                                    std::to_string(ps::kSlots));
+  }
+  return map;
+}
+
+void put(schema::ShardEndpoint::Builder to, const ps::ShardEndpoint& from) {
+  to.setShard(from.shard.value);
+  to.setTcp(from.tcp);
+  to.setIpc(data_of(from.ipc));
+  to.setNode(from.node.value);
+}
+
+ps::ShardEndpoint get(schema::ShardEndpoint::Reader from) {
+  ps::ShardEndpoint e;
+  e.shard = ShardId{from.getShard()};
+  e.tcp = to_string(from.getTcp());
+  e.ipc = to_string(from.getIpc());
+  e.node = NodeId{to_string(from.getNode())};
+  return e;
+}
+
+void put(schema::PsView::Builder to, const ps::PsView& from) {
+  put(to.initMap(), from.map);
+  auto shards = to.initShards(from.shards.size());
+  for (std::size_t i = 0; i < from.shards.size(); ++i) put(shards[i], from.shards[i]);
+  to.setToken(token_data(from.token));
+  to.setWorkers(from.workers);
+}
+
+Result<ps::PsView> get(schema::PsView::Reader from) {
+  ps::PsView view;
+  DLRUN_ASSIGN(view.map, get(from.getMap()));
+  for (const auto shard : from.getShards()) view.shards.push_back(get(shard));
+  DLRUN_ASSIGN(view.token, get_token(from.getToken()));
+  view.workers = from.getWorkers();
+  for (const ShardId owner : view.map.owner) {
+    if (owner.value >= view.shards.size()) {
+      return fail(Errc::kCorrupt, "slot map: shard " + std::to_string(owner.value) + " of " +
+                                      std::to_string(view.shards.size()));
+    }
+  }
+  return view;
+}
+
+void put(capnp::List<schema::EnvPair>::Builder to, const EnvList& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i].setName(data_of(from[i].first));
+    to[i].setValue(data_of(from[i].second));
+  }
+}
+
+EnvList get(capnp::List<schema::EnvPair>::Reader from) {
+  EnvList env;
+  env.reserve(from.size());
+  for (const auto pair : from) env.emplace_back(to_string(pair.getName()), to_string(pair.getValue()));
+  return env;
+}
+
+void put(capnp::List<capnp::Data>::Builder to, const std::vector<std::string>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) to.set(i, data_of(from[i]));
+}
+
+std::vector<std::string> get(capnp::List<capnp::Data>::Reader from) {
+  std::vector<std::string> list;
+  list.reserve(from.size());
+  for (const auto item : from) list.push_back(to_string(item));
+  return list;
+}
+
+void put(capnp::List<schema::InputSpec>::Builder to, const std::vector<io::InputSpec>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) put(to[i], from[i]);
+}
+
+Result<std::vector<io::InputSpec>> get(capnp::List<schema::InputSpec>::Reader from) {
+  std::vector<io::InputSpec> list;
+  for (const auto item : from) {
+    DLRUN_ASSIGN(auto spec, get(item));
+    list.push_back(std::move(spec));
+  }
+  return list;
+}
+
+void put(capnp::List<schema::FileEntry>::Builder to, const std::vector<io::FileEntry>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) put(to[i], from[i]);
+}
+
+std::vector<io::FileEntry> get(capnp::List<schema::FileEntry>::Reader from) {
+  std::vector<io::FileEntry> list;
+  list.reserve(from.size());
+  for (const auto item : from) list.push_back(get(item));
+  return list;
+}
+
+void put(capnp::List<schema::SplitKey>::Builder to, const std::vector<io::SplitKey>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i].setSplitId(from[i].split_id);
+    to[i].setPass(from[i].pass);
+  }
+}
+
+std::vector<io::SplitKey> get(capnp::List<schema::SplitKey>::Reader from) {
+  std::vector<io::SplitKey> list;
+  list.reserve(from.size());
+  for (const auto item : from) list.push_back({item.getSplitId(), item.getPass()});
+  return list;
+}
+
+Result<Token> get_token(capnp::Data::Reader from) {
+  Token token{};
+  if (from.size() == 0) return token;
+  if (from.size() != token.size()) {
+    return fail(Errc::kCorrupt, "token of " + std::to_string(from.size()) + " bytes instead of 32");
+  }
+  std::copy(from.begin(), from.end(), token.begin());
+  return token;
+}
+
+}  // namespace dlrun::wire
