@@ -24,7 +24,7 @@ enum class PeerKind : std::uint8_t { kUser = 0, kShardHost = 1, kFeeder = 2 };
 struct Hello { std::uint32_t version = kProtocolVersion; PeerKind kind{}; cluster::Token token{}; std::int64_t pid = 0; };
 struct Ready { cluster::TaskReadyInfo info; };                    ///< native: listening; service: serving
 struct ReportProgress { double fraction = 0; std::string text; };
-struct EnterBarrier { std::string name; };
+struct EnterBarrier { std::string name; std::uint64_t round = 0; };  ///< round: entries of this name by this process, from 1
 struct OpenInput { std::uint64_t request = 0; std::string input; };         ///< user -> agent: where is my feeder?
 // feeder -> agent, on behalf of a consumer task of its node
 struct FeederFiles { std::uint64_t request = 0; TaskId consumer; std::string input; std::vector<io::FileEntry> files; };
@@ -44,7 +44,7 @@ struct Welcome {
   std::vector<io::InputSpec> inputs;
 };
 struct Refused { Errc code{}; std::string reason; };
-struct BarrierPassed { std::string name; };
+struct BarrierPassed { std::string name; std::uint64_t round = 0; };
 struct InputAt { std::uint64_t request = 0; Errc error{}; std::string error_context; std::string feeder_socket; cluster::Token consumer_token{}; };
 struct WorkerLeft { TaskId worker; };                ///< to a shard host: its clocks leave the set
 /// To a feeder: this token may attach as this consumer.

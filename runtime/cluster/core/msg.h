@@ -168,12 +168,17 @@ struct WorkerGone {
   Epoch epoch;
 };
 
-struct BarrierDone { TaskId task; Epoch epoch; std::string name; };
+struct BarrierDone { TaskId task; Epoch epoch; std::string name; std::uint64_t round = 0; };
 struct LeaseReply { TaskId task; Epoch epoch; std::uint64_t request = 0; Errc error{}; std::string error_context; io::LeaseAnswer answer; };
 /// The task's end was recorded; the agent may forget it and clean its directory.
 struct TaskEndAck { TaskId task; Epoch epoch; };
+/// Answers each Heartbeat. `known` false, or a term above the registered one: register again.
+struct HeartbeatAck { std::uint64_t term = 0; std::uint64_t sequence = 0; bool known = true; };
+/// The split's end is on disk (or was refused for good): stop repeating SplitDone.
+struct SplitDoneAck { TaskId task; Epoch epoch; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
 
-using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone, LeaseReply, TaskEndAck>;
+using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone, LeaseReply, TaskEndAck,
+                             HeartbeatAck, SplitDoneAck>;
 
 // ---- agent -> coordinator --------------------------------------------------------------------------------------
 
@@ -204,12 +209,20 @@ struct Register {
 
 struct Heartbeat { NodeId node; Incarnation incarnation; std::uint64_t sequence = 0; };
 struct Progress { TaskId task; Epoch epoch; double fraction = 0; std::string text; };
-struct BarrierArrive { TaskId task; Epoch epoch; std::string name; };
+/// `round` counts how often the process entered this name, from 1, so that a repeat is told from the next entry.
+/// Repeated until BarrierDone of the same round. The ranks of one role meet.
+struct BarrierArrive { TaskId task; Epoch epoch; std::string name; std::uint64_t round = 0; };
 struct InputFiles { TaskId task; Epoch epoch; std::string input; std::vector<io::FileEntry> files; std::uint64_t request = 0; };
+/// `request` is unique per consumer and input; a repeat gets the recorded answer.
 struct LeaseSplits { TaskId task; Epoch epoch; std::string input; std::uint32_t splits_max = 1; std::uint64_t request = 0;
                      bool resync = false; std::vector<io::SplitKey> held; };  ///< resync, held: call Ledger::resync first
+/// Repeated until SplitDoneAck.
 struct SplitDone { TaskId task; Epoch epoch; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
 
-using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles, LeaseSplits, SplitDone>;
+/// The agent has passed WorkerGone on to the shard host.
+struct WorkerGoneAck { TaskId shard_task; TaskId worker; Epoch epoch; };
+
+using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles, LeaseSplits, SplitDone,
+                               WorkerGoneAck>;
 
 }  // namespace dlrun::cluster

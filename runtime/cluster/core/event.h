@@ -1,0 +1,126 @@
+#pragma once
+/// runtime/cluster/core/event.h: what the control plane writes to the EventLog, as values. Every table is a fold of
+/// these, in order of the log. runtime/wire encodes each as one record; the record's `job` is job_of(event).
+/// Order per job: JobSubmitted (JobPlaced JobStateChanged* TaskEnded* GenerationEnded)* JobEnded, with JobKillRequested
+/// and the input records anywhere between. Nothing follows JobEnded; a reader ignores what does.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/cluster/core/api.h"
+#include "runtime/cluster/core/msg.h"
+
+namespace dlrun::cluster {
+
+// ---- the cluster -----------------------------------------------------------------------------------------------
+
+/// A coordinator took over. Durable before it answers anybody: its epochs are above all earlier ones.
+struct TermStarted { std::uint64_t term = 0; };
+
+struct SeenKey { std::string key; JobId job; std::uint64_t fingerprint = 0; };
+/// Stands for the records of ended jobs that retention removed: a log may begin with it.
+struct Baseline {
+  std::uint64_t term = 0;
+  JobId last_job;
+  std::uint64_t jobs_finished = 0;
+  std::vector<SeenKey> keys;  ///< idempotency keys, oldest first, bounded
+};
+
+struct NodeJoined {
+  NodeId node;
+  Incarnation incarnation;
+  std::string address;
+  std::string version;
+  sched::NodeCapacity capacity;
+};
+
+struct NodeStateChanged {
+  NodeId node;
+  Incarnation incarnation;
+  NodeState state = NodeState::kUp;
+  std::string reason;
+};
+
+// ---- one job ---------------------------------------------------------------------------------------------------
+
+struct JobSubmitted {
+  JobId job;
+  JobSpec spec;
+  std::string key;                ///< "<owner>\n<Idempotency-Key>"; "" = none
+  std::uint64_t fingerprint = 0;  ///< of the spec
+  WallTime at;
+};
+
+struct PlacedTask {
+  TaskId task;
+  std::string address;  ///< of its node
+  sched::Slot slot;
+};
+
+/// Generation `generation` holds these slots under `epoch`. Durable before any agent hears of it.
+struct JobPlaced {
+  JobId job;
+  Generation generation;
+  Epoch epoch;
+  std::vector<PlacedTask> tasks;  ///< by role in order of the spec, then by rank
+  WallTime at;
+};
+
+/// kRunning: every task of the generation has started. kStopping: `cause` ends it (only kTimeLimit and kStartFailed come
+/// this way; failures and kills have records of their own).
+struct JobStateChanged {
+  JobId job;
+  Generation generation;
+  JobState state = JobState::kRunning;
+  Cause cause = Cause::kNone;
+  std::string reason;
+  WallTime at;
+};
+
+struct TaskEnded {
+  TaskId task;
+  Epoch epoch;
+  TaskEnd end;
+  WallTime at;
+};
+
+struct JobKillRequested {
+  JobId job;
+  std::string reason;
+  WallTime at;
+};
+
+/// Every task of the generation has ended and the job goes back to the queue as generation + 1.
+struct GenerationEnded {
+  JobId job;
+  Generation generation;
+  Cause cause = Cause::kNone;
+  std::string reason;
+  WallTime at;
+};
+
+/// The one final record: the whole view, so that a finished job is answered from this record alone.
+/// view.spec.submit_env is left out.
+struct JobEnded { JobView view; };
+
+// ---- inputs: the operations on a job's ledger, replayed in order -------------------------------------------------
+
+struct InputFilesSet { JobId job; Generation generation; std::string input; std::vector<io::FileEntry> files; };
+struct SplitsLeased { TaskId consumer; std::string input; std::uint32_t splits_max = 1; std::uint64_t request = 0;
+                      bool resync = false; std::vector<io::SplitKey> held; };
+struct SplitFinished { TaskId consumer; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
+
+using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted, JobPlaced, JobStateChanged,
+                           TaskEnded, JobKillRequested, GenerationEnded, JobEnded, InputFilesSet, SplitsLeased,
+                           SplitFinished>;
+
+JobId job_of(const Event& event);               ///< {0} = cluster
+std::string_view kind_of(const Event& event);   ///< "job_submitted", ...
+std::string text_of(const Event& event);        ///< one line for a person
+/// False for records that only machines read (the inputs' ledger, baselines).
+bool is_for_people(const Event& event);
+
+}  // namespace dlrun::cluster
