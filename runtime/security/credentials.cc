@@ -1,0 +1,124 @@
+#include "runtime/security/credentials.h"
+
+#include <filesystem>
+
+#include "runtime/security/openssl_raii.h"
+#include "runtime/security/secret.h"
+
+namespace dlrun::security {
+namespace {
+
+bool exists(const std::string& path) {
+  std::error_code ec;
+  return std::filesystem::exists(path, ec);
+}
+
+bool renew_soon(const CertInfo& info, WallTime now) {
+  return now.ns > info.not_after.ns - (info.not_after.ns - info.not_before.ns) / 3;
+}
+
+Status make_coordinator_certificate(const std::string& folder, const PemPair& ca, WallTime now) {
+  DLRUN_ASSIGN(const std::string key, make_key());
+  DLRUN_ASSIGN(const std::string csr, make_csr(key, "coordinator"));
+  SignOptions options{CertKind::kCoordinator, "coordinator", kCertificateLife, now};
+  DLRUN_ASSIGN(const std::string certificate, sign_csr(ca, csr, options));
+  return store_node(folder, key, certificate, ca.certificate_pem);
+}
+
+}  // namespace
+
+CredentialFiles CredentialFiles::in(const std::string& folder) {
+  return {folder + "/ca.pem", folder + "/node.pem", folder + "/node.key"};
+}
+
+Status store_node(const std::string& folder, const std::string& key_pem,
+                  const std::string& certificate_pem, const std::string& ca_pem) {
+  const CredentialFiles files = CredentialFiles::in(folder);
+  DLRUN_TRY(make_private_folder(folder));
+  DLRUN_TRY(write_private_file(files.ca_path, ca_pem));
+  DLRUN_TRY(write_private_file(files.key_path, key_pem));
+  return write_private_file(files.certificate_path, certificate_pem + ca_pem);
+}
+
+Result<NodeCredentials> open_node(const std::string& folder, CertKind kind, WallTime now) {
+  NodeCredentials out;
+  out.files = CredentialFiles::in(folder);
+  if (!exists(out.files.certificate_path))
+    return fail(Errc::kNotFound,
+                "no certificate in " + folder + ": this node has not joined a cluster");
+  DLRUN_TRY(make_private_folder(folder));
+  DLRUN_ASSIGN(out.certificate_pem, read_private_file(out.files.certificate_path));
+  DLRUN_ASSIGN(out.key_pem, read_private_file(out.files.key_path));
+  DLRUN_ASSIGN(out.ca_pem, read_private_file(out.files.ca_path));
+  if (Status ok = check_credentials(out.certificate_pem, out.key_pem, out.ca_pem, kind, now); !ok)
+    return fail_as("credentials in " + folder, ok);
+  DLRUN_ASSIGN(out.info, describe_certificate(out.certificate_pem));
+  out.renew_soon = renew_soon(out.info, now);
+  return out;
+}
+
+Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now) {
+  DLRUN_TRY(make_private_folder(folder));
+  CoordinatorCredentials out;
+  out.files = CredentialFiles::in(folder);
+  const std::string ca_key_path = folder + "/ca.key";
+  // The coordinator's own certificate is written last: until then nobody has seen this CA.
+  if (!exists(out.files.certificate_path)) {
+    if (!exists(ca_key_path) || !exists(out.files.ca_path)) {
+      DLRUN_ASSIGN(out.ca, make_ca("dlrun cluster", now));
+      DLRUN_TRY(write_private_file(ca_key_path, out.ca.key_pem));
+      DLRUN_TRY(write_private_file(out.files.ca_path, out.ca.certificate_pem));
+    } else {
+      DLRUN_ASSIGN(out.ca.key_pem, read_private_file(ca_key_path));
+      DLRUN_ASSIGN(out.ca.certificate_pem, read_private_file(out.files.ca_path));
+    }
+    DLRUN_TRY(make_coordinator_certificate(folder, out.ca, now));
+  }
+  DLRUN_ASSIGN(out.ca.key_pem, read_private_file(ca_key_path));
+  DLRUN_ASSIGN(out.ca.certificate_pem, read_private_file(out.files.ca_path));
+  DLRUN_ASSIGN(const std::string certificate, read_private_file(out.files.certificate_path));
+  DLRUN_ASSIGN(const CertInfo info, describe_certificate(certificate));
+  if (renew_soon(info, now)) DLRUN_TRY(make_coordinator_certificate(folder, out.ca, now));
+  DLRUN_ASSIGN(const NodeCredentials checked, open_node(folder, CertKind::kCoordinator, now));
+  DLRUN_ASSIGN(out.ca_fingerprint, ca_fingerprint(out.ca.certificate_pem));
+  return out;
+}
+
+Result<std::string> sign_statement(const std::string& key_text, const std::string& statement) {
+  DLRUN_ASSIGN(const KeyPtr key, parse_key(key_text));
+  const std::unique_ptr<EVP_MD_CTX, Freer<EVP_MD_CTX_free>> context(EVP_MD_CTX_new());
+  std::size_t n = 0;
+  const auto* data = reinterpret_cast<const unsigned char*>(statement.data());
+  if (!context ||
+      EVP_DigestSignInit(context.get(), nullptr, EVP_sha256(), nullptr, key.get()) != 1 ||
+      EVP_DigestSign(context.get(), nullptr, &n, data, statement.size()) != 1)
+    return fail_openssl(Errc::kInternal, "sign statement");
+  std::string signature(n, '\0');
+  if (EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &n, data,
+                     statement.size()) != 1)
+    return fail_openssl(Errc::kInternal, "sign statement");
+  signature.resize(n);
+  return signature;
+}
+
+Result<CertInfo> verify_statement(const std::string& ca_text, const std::string& certificate_text,
+                                  const std::string& statement, const std::string& signature,
+                                  WallTime now) {
+  DLRUN_ASSIGN(const CertPtr certificate, parse_certificate(certificate_text));
+  DLRUN_ASSIGN(const CertPtr ca, parse_certificate(ca_text));
+  DLRUN_TRY(
+      verify_with_ca(certificate.get(), ca.get(), X509_PURPOSE_SSL_CLIENT, now.ns / 1'000'000'000));
+  const std::unique_ptr<EVP_MD_CTX, Freer<EVP_MD_CTX_free>> context(EVP_MD_CTX_new());
+  if (!context || EVP_DigestVerifyInit(context.get(), nullptr, EVP_sha256(), nullptr,
+                                       X509_get0_pubkey(certificate.get())) != 1)
+    return fail_openssl(Errc::kInternal, "verify statement");
+  if (EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()),
+                       signature.size(), reinterpret_cast<const unsigned char*>(statement.data()),
+                       statement.size()) != 1) {
+    ERR_clear_error();
+    return fail(Errc::kPermissionDenied, "the signature is not of the certificate's key");
+  }
+  return describe_certificate(certificate_text);
+}
+
+}  // namespace dlrun::security

@@ -1,0 +1,59 @@
+#pragma once
+/// runtime/security/credentials.h: the files behind a daemon's identity, in one 0700 folder.
+///   coordinator: ca.pem ca.key node.pem node.key        agent: ca.pem node.pem node.key
+/// node.pem holds the certificate and then the CA's, so that a client can pin the CA by its
+/// fingerprint. Errors: kNotFound (an agent that never joined), kPermissionDenied (files open to
+/// others, expired, foreign), kIo. Threads: call from one thread at a time per folder.
+
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/base/time.h"
+#include "runtime/security/pki.h"
+
+namespace dlrun::security {
+
+struct CredentialFiles {
+  std::string ca_path;
+  std::string certificate_path;
+  std::string key_path;
+  static CredentialFiles in(const std::string& folder);
+};
+
+struct CoordinatorCredentials {
+  PemPair ca;
+  CredentialFiles files;
+  std::string ca_fingerprint;
+};
+
+/// First call: makes the CA and the coordinator's certificate. Later: loads, checks, and renews the
+/// coordinator's certificate when less than a third of its life is left. A crash in between leaves
+/// nothing half made.
+Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now);
+
+struct NodeCredentials {
+  CredentialFiles files;
+  CertInfo info;
+  std::string certificate_pem;  ///< the whole file
+  std::string key_pem;
+  std::string ca_pem;
+  bool renew_soon = false;  ///< less than a third of its life is left
+};
+/// Loads and checks what join_cluster stored. kNotFound: never joined.
+Result<NodeCredentials> open_node(const std::string& folder, CertKind kind, WallTime now);
+/// Key first, certificate last: node.pem exists only when all is there.
+Status store_node(const std::string& folder, const std::string& key_pem,
+                  const std::string& certificate_pem, const std::string& ca_pem);
+
+inline constexpr Duration kCertificateLife = std::chrono::hours(24 * 90);
+
+/// Proof that the sender of a registration holds the key of its certificate: ECDSA over
+/// `statement`, DER.
+Result<std::string> sign_statement(const std::string& key_pem, const std::string& statement);
+/// The certificate is an agent's of this CA, valid at `now`, and its key made `signature` over
+/// `statement`.
+Result<CertInfo> verify_statement(const std::string& ca_pem, const std::string& certificate_pem,
+                                  const std::string& statement, const std::string& signature,
+                                  WallTime now);
+
+}  // namespace dlrun::security
