@@ -5,6 +5,18 @@
 
 #include <algorithm>
 #include <charconv>
+
+// toml++ 3.3 takes some malformed keys ("[=") for impossible: an abort in a debug build, undefined in a release build. Here
+// such a place is an error like any other.
+namespace dlrun::jobspec {
+struct TomlImpossible {};
+[[noreturn]] void toml_impossible() { throw TomlImpossible{}; }
+}  // namespace dlrun::jobspec
+#include <toml++/impl/preprocessor.h>
+#undef TOML_ASSERT
+#undef TOML_ASSERT_ASSUME
+#define TOML_ASSERT(expression) ((expression) ? void(0) : ::dlrun::jobspec::toml_impossible())
+#define TOML_ASSERT_ASSUME(expression) TOML_ASSERT(expression)
 #include <toml++/toml.h>
 
 #include "runtime/jobspec/json.h"
@@ -54,6 +66,30 @@ Node from_toml(const toml::node& in, int depth, std::size_t& nodes) {
     throw TooBig{out.at, "dates and times have no meaning in a job file; write a string"};
   }
   return out;
+}
+
+/// Whether the first `lines` lines of `text` already hold the malformed key.
+bool impossible_within(std::string_view text, std::size_t lines) {
+  std::size_t end = 0;
+  for (; lines > 0 && end != std::string_view::npos; --lines) end = text.find('\n', end == 0 ? 0 : end + 1);
+  try {
+    (void)toml::parse(text.substr(0, end));
+  } catch (const TomlImpossible&) {
+    return true;
+  } catch (const std::exception&) {
+  }
+  return false;
+}
+
+/// toml++ gives no place for these: the first line up to which the text fails is it.
+Mark find_impossible(std::string_view text) {
+  std::size_t low = 1, high = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    if (impossible_within(text, middle)) high = middle;
+    else low = middle + 1;
+  }
+  return {static_cast<std::uint32_t>(low), 1};
 }
 
 Mark mark_of(const YAML::Mark& mark) {
@@ -142,6 +178,8 @@ Result<Node> parse_document(std::string_view text, Syntax syntax, std::string_vi
     return fail(Errc::kInternal, "unknown syntax");
   } catch (const toml::parse_error& e) {
     return fail(Errc::kInvalidArgument, at_place(file, mark_of(e.source()), e.description()));
+  } catch (const TomlImpossible&) {
+    return fail(Errc::kInvalidArgument, at_place(file, find_impossible(text), "a key or a table header is malformed"));
   } catch (const YAML::Exception& e) {
     return fail(Errc::kInvalidArgument, at_place(file, mark_of(e.mark), e.msg));
   } catch (const TooBig& e) {

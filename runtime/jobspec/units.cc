@@ -41,6 +41,7 @@ Result<Duration> parse_duration(std::string_view text) {
   const auto bad = [&] { return fail(Errc::kInvalidArgument, fmt::format("'{}' is not a duration (like 90s, 1h30m, 500ms)", text)); };
   std::string_view rest = text;
   double seconds = 0;
+  int pieces = 0;
   if (rest.empty()) return bad();
   while (!rest.empty()) {
     double number = 0;
@@ -55,7 +56,8 @@ Result<Duration> parse_duration(std::string_view text) {
     else if (unit == "h") scale = 3600;
     else if (unit == "d") scale = 86400;
     else return bad();
-    if (unit.empty() && !rest.empty()) return bad();
+    if (unit.empty() && (!rest.empty() || pieces > 0)) return bad();
+    ++pieces;
     seconds += number * scale;
   }
   if (seconds > kDurationSecondsMax) return fail(Errc::kInvalidArgument, fmt::format("'{}' is more than ten years", text));

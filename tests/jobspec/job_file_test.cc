@@ -168,6 +168,7 @@ TEST(JobFile, NamesPlaceAndNearestKeyOfAnUnknownOne) {
 
 TEST(JobFile, NamesThePlaceOfASyntaxError) {
   EXPECT_THAT(problem_of("name = \n", Syntax::kToml, "job.toml"), testing::StartsWith("job.toml:1:8: "));
+  EXPECT_EQ(problem_of("name = 'x'\n\n[=]\nb = 1\n", Syntax::kToml, "j"), "j:3:1: a key or a table header is malformed");
   EXPECT_THAT(problem_of("role:\n  a: [1,\n", Syntax::kYaml, "job.yaml"), testing::StartsWith("job.yaml:3:1: "));
   EXPECT_EQ(problem_of("{\n  \"name\": }", Syntax::kJson, "job.json"), "job.json:2:11: not a JSON value");
   EXPECT_EQ(problem_of("{\"name\": \"x\"} {}", Syntax::kJson, "b"), "b:1:15: text after the end of the document");
