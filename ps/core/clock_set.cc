@@ -6,10 +6,12 @@ namespace dlrun::ps {
 
 Status Members::admit(WorkerId worker) {
   if (present_.contains(worker)) return {};
-  if (left_.contains(worker)) return fail(Errc::kFailedPrecondition, "this worker has left the job's clocks");
+  if (left_.contains(worker))
+    return fail(Errc::kFailedPrecondition, "this worker has left the job's clocks");
   if (present_.size() >= places_) {
     return fail(Errc::kFailedPrecondition,
-                "all " + std::to_string(places_) + " workers of the job have a clock already: this one is not among them");
+                "all " + std::to_string(places_) +
+                    " workers of the job have a clock already: this one is not among them");
   }
   present_.insert(worker);
   return {};

@@ -36,19 +36,23 @@ Status validate(const TableSchema& s) {
   if (s.id == 0) return bad("id must not be 0");
   if (s.kind > KeyKind::kSparse) return bad("unknown key kind");
   if (s.dim < 1 || s.dim > kDimMax) return bad("dim must be 1 to " + std::to_string(kDimMax));
-  if (s.kind == KeyKind::kDense && (s.rows < 1 || s.rows > kRowsMax)) return bad("rows must be 1 to 2^32");
+  if (s.kind == KeyKind::kDense && (s.rows < 1 || s.rows > kRowsMax))
+    return bad("rows must be 1 to 2^32");
   if (s.optimizer > Optimizer::kAssign) return bad("unknown optimizer");
   if (s.initializer > Initializer::kNormal) return bad("unknown initializer");
   if (s.consistency > Consistency::kAsp) return bad("unknown consistency");
-  for (const float x : {s.learning_rate, s.beta, s.l1, s.l2, s.epsilon, s.accumulator, s.init_a, s.init_b}) {
+  for (const float x :
+       {s.learning_rate, s.beta, s.l1, s.l2, s.epsilon, s.accumulator, s.init_a, s.init_b}) {
     if (!std::isfinite(x)) return bad("a parameter is not a finite number");
   }
   if (s.l1 < 0 || s.l2 < 0) return bad("l1 and l2 must not be negative");
-  if (s.optimizer == Optimizer::kFtrl && s.learning_rate <= 0) return bad("FTRL needs learning_rate > 0");
+  if (s.optimizer == Optimizer::kFtrl && s.learning_rate <= 0)
+    return bad("FTRL needs learning_rate > 0");
   if (s.optimizer == Optimizer::kFtrl && s.beta <= 0) return bad("FTRL needs beta > 0");
   if (s.optimizer == Optimizer::kAdagrad && s.epsilon <= 0) return bad("Adagrad needs epsilon > 0");
   if (s.accumulator < 0) return bad("accumulator must not be negative");
-  if (s.initializer == Initializer::kUniform && s.init_b < s.init_a) return bad("uniform needs init_a <= init_b");
+  if (s.initializer == Initializer::kUniform && s.init_b < s.init_a)
+    return bad("uniform needs init_a <= init_b");
   if (s.initializer == Initializer::kNormal && s.init_b < 0) return bad("normal needs init_b >= 0");
   return {};
 }

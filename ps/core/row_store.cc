@@ -20,14 +20,15 @@ void RowStore::SlabFree::operator()(std::byte* p) const noexcept { std::free(p);
 RowStore::RowStore(std::uint32_t floats, std::uint32_t slots)
     : floats_(floats),
       stride_((sizeof(RowHeader) + floats * sizeof(float) + 15) / 16 * 16),
-      shift_(static_cast<std::uint32_t>(std::bit_width(std::bit_floor(std::max<std::size_t>(1, kSlabBytes / stride_))) -
-                                        1)),
+      shift_(static_cast<std::uint32_t>(
+          std::bit_width(std::bit_floor(std::max<std::size_t>(1, kSlabBytes / stride_))) - 1)),
       mask_((1u << shift_) - 1),
       index_(kIndexFirst, Entry{0, kNoRow}),
       heads_(slots, kNoRow),
       counts_(slots, 0) {}
 
-// The slot of a key is the top of another mix64; the low bits of this one stay even within one shard's slots.
+// The slot of a key is the top of another mix64; the low bits of this one stay even within one
+// shard's slots.
 std::size_t RowStore::home(std::uint64_t key) const noexcept {
   return static_cast<std::size_t>(mix64(key ^ 0xd6e8feb86659fd93ULL)) & (index_.size() - 1);
 }

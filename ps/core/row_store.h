@@ -1,9 +1,10 @@
 #pragma once
-/// ps/core/row_store.h: the rows of one table on one shard: an open-addressing index key -> row id over rows in slabs.
-/// Row: RowHeader, then weights [dim], then state: one stretch of memory, 16-byte aligned. Slabs never move; a freed row is
-/// zeroed and used again. Rows of one slot hang on a list, so that a slot is listed in O(its rows).
-/// Index: linear probing, load <= 3/4, doubled at once when full (the pause is O(rows)); removal shifts back, no tombstones.
-/// Bounds: 2^32 - 1 rows. Complexity: find, add O(1) expected. Threads: single owner.
+/// ps/core/row_store.h: the rows of one table on one shard: an open-addressing index key -> row id
+/// over rows in slabs. Row: RowHeader, then weights [dim], then state: one stretch of memory,
+/// 16-byte aligned. Slabs never move; a freed row is zeroed and used again. Rows of one slot hang
+/// on a list, so that a slot is listed in O(its rows). Index: linear probing, load <= 3/4, doubled
+/// at once when full (the pause is O(rows)); removal shifts back, no tombstones. Bounds: 2^32 - 1
+/// rows. Complexity: find, add O(1) expected. Threads: single owner.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +18,9 @@ inline constexpr RowId kNoRow = ~RowId{0};
 
 struct RowHeader {
   std::uint64_t key = 0;
-  std::uint64_t version = 0;       ///< shard log sequence of the last change
-  std::uint32_t last_use_s = 0;    ///< time of the last push, seconds of the operation's clock
-  std::uint32_t frequency = 0;     ///< pushes that touched it, saturating
+  std::uint64_t version = 0;     ///< shard log sequence of the last change
+  std::uint32_t last_use_s = 0;  ///< time of the last push, seconds of the operation's clock
+  std::uint32_t frequency = 0;   ///< pushes that touched it, saturating
   RowId next_in_slot = kNoRow;
   std::uint32_t flags = 0;
 };
@@ -37,7 +38,9 @@ class RowStore {
   void erase_slot(std::uint32_t slot) noexcept;
 
   RowHeader& header(RowId row) noexcept { return *reinterpret_cast<RowHeader*>(at(row)); }
-  const RowHeader& header(RowId row) const noexcept { return *reinterpret_cast<const RowHeader*>(at(row)); }
+  const RowHeader& header(RowId row) const noexcept {
+    return *reinterpret_cast<const RowHeader*>(at(row));
+  }
   float* data(RowId row) noexcept { return reinterpret_cast<float*>(at(row) + sizeof(RowHeader)); }
   const float* data(RowId row) const noexcept {
     return reinterpret_cast<const float*>(at(row) + sizeof(RowHeader));
@@ -60,7 +63,9 @@ class RowStore {
     void operator()(std::byte* p) const noexcept;
   };
 
-  std::byte* at(RowId row) const noexcept { return slabs_[row >> shift_].get() + (row & mask_) * stride_; }
+  std::byte* at(RowId row) const noexcept {
+    return slabs_[row >> shift_].get() + (row & mask_) * stride_;
+  }
   std::size_t home(std::uint64_t key) const noexcept;
   void grow();
   void remove_from_index(std::uint64_t key) noexcept;

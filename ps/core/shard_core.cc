@@ -11,10 +11,12 @@ namespace {
 constexpr Duration kBudgetMax = std::chrono::hours(24);
 
 std::uint32_t seconds(TimePoint now) noexcept {
-  return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
 }
 
-bool same_token(const std::array<std::uint8_t, 32>& a, const std::array<std::uint8_t, 32>& b) noexcept {
+bool same_token(const std::array<std::uint8_t, 32>& a,
+                const std::array<std::uint8_t, 32>& b) noexcept {
   unsigned difference = 0;  // looks at every byte, so that time tells nothing
   for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
   return difference == 0;
@@ -33,12 +35,17 @@ std::string first_difference(const TableSchema& a, const TableSchema& b) {
   return "a parameter of the optimizer or the initializer";
 }
 
-bool waits_for_clocks(const TableSchema& schema) noexcept { return schema.consistency != Consistency::kAsp; }
+bool waits_for_clocks(const TableSchema& schema) noexcept {
+  return schema.consistency != Consistency::kAsp;
+}
 
 }  // namespace
 
 ShardCore::ShardCore(ShardSettings settings, SlotMap map)
-    : settings_(settings), map_(std::move(map)), slots_(kSlots, SlotState::kForeign), members_(settings.workers) {
+    : settings_(settings),
+      map_(std::move(map)),
+      slots_(kSlots, SlotState::kForeign),
+      members_(settings.workers) {
   DLRUN_ASSERT(map_.owner.size() == kSlots);
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     if (map_.owner[slot] == settings_.shard) slots_[slot] = SlotState::kServing;
@@ -56,45 +63,54 @@ const TableState* ShardCore::table_of(std::uint32_t id) const {
 
 Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> keys,
                         std::span<const float> values) const {
-  if (!same_token(r.token, settings_.token)) return fail(Errc::kPermissionDenied, "the token is not this job's");
+  if (!same_token(r.token, settings_.token))
+    return fail(Errc::kPermissionDenied, "the token is not this job's");
   if (r.version != kWireVersion) {
-    return fail(Errc::kUnsupported, "wire version " + std::to_string(r.version) + "; this shard speaks " +
-                                        std::to_string(kWireVersion));
+    return fail(Errc::kUnsupported, "wire version " + std::to_string(r.version) +
+                                        "; this shard speaks " + std::to_string(kWireVersion));
   }
   if (r.epoch < map_.epoch) {
-    return fail(Errc::kStaleEpoch, "epoch " + to_string(r.epoch) + " is over, now " + to_string(map_.epoch) +
-                                       ": refetch the slot map");
+    return fail(Errc::kStaleEpoch, "epoch " + to_string(r.epoch) + " is over, now " +
+                                       to_string(map_.epoch) + ": refetch the slot map");
   }
   if (r.epoch > map_.epoch) {
-    return fail(Errc::kUnavailable, "epoch " + to_string(r.epoch) + " has not reached this shard (" +
-                                        to_string(map_.epoch) + ") yet");
+    return fail(Errc::kUnavailable, "epoch " + to_string(r.epoch) +
+                                        " has not reached this shard (" + to_string(map_.epoch) +
+                                        ") yet");
   }
-  if (r.budget <= Duration::zero()) return fail(Errc::kDeadlineExceeded, "no time left when it arrived");
+  if (r.budget <= Duration::zero())
+    return fail(Errc::kDeadlineExceeded, "no time left when it arrived");
   if (r.kind == Kind::kLeave) return {};
   if (gone_.contains(r.client)) return fail(Errc::kFailedPrecondition, "this client has left");
   if (r.kind == Kind::kCreateTable) return {};
   const TableState* table = table_of(r.table);
-  if (table == nullptr) return fail(Errc::kNotFound, "no table " + std::to_string(r.table) + " on this shard: open it first");
+  if (table == nullptr)
+    return fail(Errc::kNotFound,
+                "no table " + std::to_string(r.table) + " on this shard: open it first");
   if (r.kind == Kind::kClock || r.kind == Kind::kScan) return {};
   const TableSchema& schema = table->schema();
   const auto bad = [&](std::string what) {
     return fail(Errc::kInvalidArgument, "table '" + schema.name + "': " + std::move(what));
   };
   if (r.dim != schema.dim) {
-    return bad("dim " + std::to_string(r.dim) + " where the table has " + std::to_string(schema.dim));
+    return bad("dim " + std::to_string(r.dim) + " where the table has " +
+               std::to_string(schema.dim));
   }
   if (std::uint64_t{r.n} * (8 + 4 * std::uint64_t{r.dim}) > kSegmentBytesMax) {
     return bad(std::to_string(r.n) + " keys are more than one request may carry");
   }
-  if (keys.size() != r.n) return bad("n is " + std::to_string(r.n) + ", keys are " + std::to_string(keys.size()));
+  if (keys.size() != r.n)
+    return bad("n is " + std::to_string(r.n) + ", keys are " + std::to_string(keys.size()));
   const std::size_t values_expected = r.kind == Kind::kPush ? std::size_t{r.n} * r.dim : 0;
   if (values.size() != values_expected) {
-    return bad(std::to_string(values.size()) + " values where " + std::to_string(values_expected) + " belong");
+    return bad(std::to_string(values.size()) + " values where " + std::to_string(values_expected) +
+               " belong");
   }
   if (schema.kind == KeyKind::kDense) {
     for (const std::uint64_t key : keys) {
       if (key >= schema.rows) {
-        return bad("row " + std::to_string(key) + " of a dense table of " + std::to_string(schema.rows) + " rows");
+        return bad("row " + std::to_string(key) + " of a dense table of " +
+                   std::to_string(schema.rows) + " rows");
       }
     }
   }
@@ -106,16 +122,19 @@ Status ShardCore::check_slots(const RequestHeader& r, std::span<const std::uint6
     const std::uint32_t slot = slot_of(r.table, key);
     if (slots_[slot] == SlotState::kServing) continue;
     if (slots_[slot] == SlotState::kAwaited) {
-      return fail(Errc::kUnavailable, "the rows of slot " + std::to_string(slot) + " are on their way to this shard");
+      return fail(Errc::kUnavailable,
+                  "the rows of slot " + std::to_string(slot) + " are on their way to this shard");
     }
     return fail(Errc::kStaleEpoch, "slot " + std::to_string(slot) + " belongs to shard " +
-                                       std::to_string(map_.owner[slot].value) + ", not to this one: refetch the slot map");
+                                       std::to_string(map_.owner[slot].value) +
+                                       ", not to this one: refetch the slot map");
   }
   return {};
 }
 
-void ShardCore::on_request(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
-                           std::span<const float> values, TimePoint now, Effects& effects) {
+void ShardCore::on_request(Asker asker, const RequestHeader& request,
+                           std::span<const std::uint64_t> keys, std::span<const float> values,
+                           TimePoint now, Effects& effects) {
   if (Status ok = check(request, keys, values); !ok) {
     effects.push_back(answer(asker, request, std::move(ok)));
     return;
@@ -161,20 +180,22 @@ Status ShardCore::create_table(const RequestHeader& request) {
                                           first_difference(table->schema(), schema));
   }
   if (tables_.size() >= settings_.tables_max) {
-    return fail(Errc::kResourceExhausted, "this shard has " + std::to_string(tables_.size()) + " tables, its most");
+    return fail(Errc::kResourceExhausted,
+                "this shard has " + std::to_string(tables_.size()) + " tables, its most");
   }
   ++log_sequence_;
   tables_.emplace(schema.id, TableState(schema));
   return {};
 }
 
-Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> keys, std::span<const float> values,
-                       TimePoint now) {
+Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> keys,
+                       std::span<const float> values, TimePoint now) {
   TableState& table = *table_of(r.table);
   const TableSchema& schema = table.schema();
   if (r.sequence == 0) return fail(Errc::kInvalidArgument, "a push needs a sequence from 1 on");
   if (waits_for_clocks(schema) && r.worker == kNoWorker) {
-    return fail(Errc::kInvalidArgument, "table '" + schema.name + "' takes pushes from workers only");
+    return fail(Errc::kInvalidArgument,
+                "table '" + schema.name + "' takes pushes from workers only");
   }
   std::vector<Gradient> gradients(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -182,7 +203,8 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
   }
   sort_gradients(gradients);
 
-  // Leaves the gradients of the slots that have not taken this push yet, and the list of those slots.
+  // Leaves the gradients of the slots that have not taken this push yet, and the list of those
+  // slots.
   std::vector<std::uint32_t> slots;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < gradients.size();) {
@@ -190,10 +212,12 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
     std::size_t end = i;
     while (end < gradients.size() && gradients[end].slot == slot) ++end;
     const auto window = windows_.find({slot, r.client});
-    const auto seen = window == windows_.end() ? DedupWindow::Seen::kNew : window->second.look(r.sequence);
+    const auto seen =
+        window == windows_.end() ? DedupWindow::Seen::kNew : window->second.look(r.sequence);
     if (seen == DedupWindow::Seen::kTooOld) {
-      return fail(Errc::kFailedPrecondition, "push " + std::to_string(r.sequence) + " is older than the last " +
-                                                 std::to_string(kSequencesOpenMax) + " of its client");
+      return fail(Errc::kFailedPrecondition,
+                  "push " + std::to_string(r.sequence) + " is older than the last " +
+                      std::to_string(kSequencesOpenMax) + " of its client");
     }
     if (seen == DedupWindow::Seen::kNew) {
       slots.push_back(slot);
@@ -207,16 +231,19 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
   if (waits_for_clocks(schema)) DLRUN_TRY(members_.admit(r.worker));
   const bool bsp = schema.consistency == Consistency::kBsp;
   if (const std::uint64_t clock = table.clocks().of(r.worker); bsp && r.clock != clock) {
-    return fail(Errc::kFailedPrecondition, "table '" + schema.name + "': a push of clock " + std::to_string(r.clock) +
-                                               " from a worker whose clock is " + std::to_string(clock));
+    return fail(Errc::kFailedPrecondition,
+                "table '" + schema.name + "': a push of clock " + std::to_string(r.clock) +
+                    " from a worker whose clock is " + std::to_string(clock));
   }
   if (!clients_.contains(r.client) && clients_.size() >= settings_.clients_max) {
-    return fail(Errc::kOverloaded, "this shard has " + std::to_string(clients_.size()) + " clients, its most");
+    return fail(Errc::kOverloaded,
+                "this shard has " + std::to_string(clients_.size()) + " clients, its most");
   }
   const std::uint64_t bytes = gradients.size() * (8 + 4 * std::uint64_t{schema.dim});
   if (bsp && table.kept_bytes() + bytes > settings_.kept_bytes_max) {
     return fail(Errc::kOverloaded, "table '" + schema.name + "': pushes of open clocks hold " +
-                                       std::to_string(table.kept_bytes()) + " bytes; a worker is far behind");
+                                       std::to_string(table.kept_bytes()) +
+                                       " bytes; a worker is far behind");
   }
 
   ++log_sequence_;
@@ -288,15 +315,17 @@ Result<bool> ShardCore::readable(const RequestHeader& r, const TableState& table
   const std::uint64_t low = lowest(table);
   if (schema.consistency == Consistency::kBsp) {
     if (const std::uint64_t clock = table.clocks().of(r.worker); r.clock != clock) {
-      return fail(Errc::kFailedPrecondition, "table '" + schema.name + "': a pull at clock " + std::to_string(r.clock) +
-                                                 " from a worker whose clock is " + std::to_string(clock));
+      return fail(Errc::kFailedPrecondition,
+                  "table '" + schema.name + "': a pull at clock " + std::to_string(r.clock) +
+                      " from a worker whose clock is " + std::to_string(clock));
     }
     return low >= r.clock;
   }
   return r.clock <= schema.staleness || low >= r.clock - schema.staleness;
 }
 
-Status ShardCore::park(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys, TimePoint now) {
+Status ShardCore::park(Asker asker, const RequestHeader& request,
+                       std::span<const std::uint64_t> keys, TimePoint now) {
   const TimePoint deadline = now + std::min(request.budget, kBudgetMax);
   for (Parked& p : parked_) {
     if (p.request.client == request.client && p.request.request == request.request) {
@@ -306,8 +335,10 @@ Status ShardCore::park(Asker asker, const RequestHeader& request, std::span<cons
     }
   }
   const std::uint64_t bytes = sizeof(Parked) + keys.size_bytes();
-  if (parked_.size() >= settings_.parked_max || parked_bytes_ + bytes > settings_.parked_bytes_max) {
-    return fail(Errc::kOverloaded, std::to_string(parked_.size()) + " pulls wait for slower workers at this shard");
+  if (parked_.size() >= settings_.parked_max ||
+      parked_bytes_ + bytes > settings_.parked_bytes_max) {
+    return fail(Errc::kOverloaded,
+                std::to_string(parked_.size()) + " pulls wait for slower workers at this shard");
   }
   parked_bytes_ += bytes;
   parked_.push_back({asker, request, {keys.begin(), keys.end()}, deadline});
@@ -323,7 +354,8 @@ void ShardCore::unpark(TimePoint now, Effects& effects) {
     if (!ready) {
       effects.push_back(answer(p.asker, p.request, tl::unexpected(ready.error())));
     } else if (p.deadline <= now) {
-      effects.push_back(answer(p.asker, p.request, fail(Errc::kDeadlineExceeded, "waited for slower workers")));
+      effects.push_back(
+          answer(p.asker, p.request, fail(Errc::kDeadlineExceeded, "waited for slower workers")));
     } else if (*ready) {
       effects.push_back(read(p.asker, p.request, p.keys));
     } else {
@@ -352,7 +384,8 @@ Reply ShardCore::answer(Asker asker, const RequestHeader& request, Status status
   reply.header.epoch = map_.epoch;
   if (!status) {
     reply.header.error = static_cast<std::int32_t>(status.error().code);
-    reply.header.context = "shard " + std::to_string(settings_.shard.value) + ": " + status.error().context;
+    reply.header.context =
+        "shard " + std::to_string(settings_.shard.value) + ": " + status.error().context;
     if (status.error().code == Errc::kPermissionDenied) reply.header.epoch = {};
   } else if (const TableState* table = table_of(request.table)) {
     reply.header.clock = lowest(*table);
@@ -360,7 +393,8 @@ Reply ShardCore::answer(Asker asker, const RequestHeader& request, Status status
   return reply;
 }
 
-Reply ShardCore::read(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys) const {
+Reply ShardCore::read(Asker asker, const RequestHeader& request,
+                      std::span<const std::uint64_t> keys) const {
   const TableState& table = *table_of(request.table);
   Reply reply = answer(asker, request, {});
   const std::uint32_t dim = table.schema().dim;
@@ -368,14 +402,16 @@ Reply ShardCore::read(Asker asker, const RequestHeader& request, std::span<const
     read_page(request, table, reply);
   } else {
     reply.values.resize(keys.size() * dim);
-    for (std::size_t i = 0; i < keys.size(); ++i) table.read(keys[i], reply.values.data() + i * dim);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      table.read(keys[i], reply.values.data() + i * dim);
     reply.header.n = request.n;
   }
   reply.header.dim = dim;
   return reply;
 }
 
-void ShardCore::read_page(const RequestHeader& request, const TableState& table, Reply& reply) const {
+void ShardCore::read_page(const RequestHeader& request, const TableState& table,
+                          Reply& reply) const {
   const std::uint32_t dim = table.schema().dim;
   std::size_t room = kSegmentBytesMax / (8 + 4 * std::size_t{dim});
   if (request.n > 0) room = std::min<std::size_t>(room, request.n);
@@ -404,7 +440,8 @@ void ShardCore::read_page(const RequestHeader& request, const TableState& table,
 }
 
 Status ShardCore::install_map(SlotMap map, TimePoint now, Effects& effects) {
-  if (map.owner.size() != kSlots) return fail(Errc::kInvalidArgument, "a slot map needs " + std::to_string(kSlots) + " owners");
+  if (map.owner.size() != kSlots)
+    return fail(Errc::kInvalidArgument, "a slot map needs " + std::to_string(kSlots) + " owners");
   if (map.epoch <= map_.epoch) return {};
   ++log_sequence_;
   map_ = std::move(map);
@@ -419,7 +456,8 @@ Status ShardCore::install_map(SlotMap map, TimePoint now, Effects& effects) {
     }
   }
   for (Parked& p : parked_) {
-    effects.push_back(answer(p.asker, p.request, fail(Errc::kStaleEpoch, "the slot map has changed: refetch it")));
+    effects.push_back(answer(p.asker, p.request,
+                             fail(Errc::kStaleEpoch, "the slot map has changed: refetch it")));
   }
   parked_.clear();
   parked_bytes_ = 0;
@@ -440,12 +478,14 @@ SlotImage ShardCore::export_slot(std::uint32_t slot) const {
 
 Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& effects) {
   if (image.slot >= kSlots || slots_[image.slot] != SlotState::kAwaited) {
-    return fail(Errc::kFailedPrecondition, "slot " + std::to_string(image.slot) + " is not awaited by this shard");
+    return fail(Errc::kFailedPrecondition,
+                "slot " + std::to_string(image.slot) + " is not awaited by this shard");
   }
   for (const TableImage& t : image.tables) {
     const TableState* table = table_of(t.schema.id);
     if (table != nullptr && table->schema() != t.schema) {
-      return fail(Errc::kAlreadyExists, "table '" + t.schema.name + "' is here with another schema");
+      return fail(Errc::kAlreadyExists,
+                  "table '" + t.schema.name + "' is here with another schema");
     }
     if (t.data.size() != t.rows.size() * (t.schema.dim + std::size_t{state_floats(t.schema)})) {
       return fail(Errc::kCorrupt, "table '" + t.schema.name + "': rows and data do not match");
@@ -455,7 +495,8 @@ Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& ef
   for (const TableImage& t : image.tables) {
     TableState& table = tables_.try_emplace(t.schema.id, t.schema).first->second;
     table.import_slot(image.slot, t, log_sequence_);
-    // A worker told its clock to some shard only after every shard had acknowledged what came before: the larger one is true.
+    // A worker told its clock to some shard only after every shard had acknowledged what came
+    // before: the larger one is true.
     for (const auto& [worker, clock] : t.clocks) {
       if (members_.admit(worker)) table.clocks().advance(worker, clock);
     }
@@ -473,11 +514,13 @@ Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& ef
 
 std::uint64_t ShardCore::digest() const {
   std::uint64_t h = mix64(map_.epoch.term ^ mix64(map_.epoch.counter));
-  for (std::uint32_t slot = 0; slot < kSlots; ++slot) h = mix64(h ^ static_cast<std::uint64_t>(slots_[slot]));
+  for (std::uint32_t slot = 0; slot < kSlots; ++slot)
+    h = mix64(h ^ static_cast<std::uint64_t>(slots_[slot]));
   for (const auto& [id, table] : tables_) h = mix64(h ^ table.digest());
   h = mix64(h ^ members_.digest());
   std::uint64_t windows = 0;
-  for (const auto& [key, window] : windows_) windows += window.digest(mix64(key.client.value) ^ key.slot);
+  for (const auto& [key, window] : windows_)
+    windows += window.digest(mix64(key.client.value) ^ key.slot);
   return mix64(h ^ windows) ^ log_sequence_;
 }
 

@@ -17,16 +17,19 @@ bool before(const Gradient& a, const Gradient& b) noexcept {
 }
 
 bool in_order(const BufferedPush& a, const BufferedPush& b) noexcept {
-  return std::tie(a.worker, a.client, a.sequence, a.keys) < std::tie(b.worker, b.client, b.sequence, b.keys);
+  return std::tie(a.worker, a.client, a.sequence, a.keys) <
+         std::tie(b.worker, b.client, b.sequence, b.keys);
 }
 
 /// The part of a kept push whose keys do (or do not) live in `slot`.
-BufferedPush part_of(const BufferedPush& push, std::uint32_t table, std::uint32_t dim, std::uint32_t slot, bool inside) {
+BufferedPush part_of(const BufferedPush& push, std::uint32_t table, std::uint32_t dim,
+                     std::uint32_t slot, bool inside) {
   BufferedPush part{push.worker, push.client, push.sequence, {}, {}};
   for (std::size_t i = 0; i < push.keys.size(); ++i) {
     if ((slot_of(table, push.keys[i]) == slot) != inside) continue;
     part.keys.push_back(push.keys[i]);
-    part.grads.insert(part.grads.end(), push.grads.begin() + i * dim, push.grads.begin() + (i + 1) * dim);
+    part.grads.insert(part.grads.end(), push.grads.begin() + i * dim,
+                      push.grads.begin() + (i + 1) * dim);
   }
   return part;
 }
@@ -45,7 +48,9 @@ void sort_gradients(std::vector<Gradient>& gradients) {
 }
 
 TableState::TableState(TableSchema schema)
-    : schema_(std::move(schema)), rows_(schema_.dim + state_floats(schema_), kSlots), sum_(schema_.dim) {}
+    : schema_(std::move(schema)),
+      rows_(schema_.dim + state_floats(schema_), kSlots),
+      sum_(schema_.dim) {}
 
 void TableState::read(std::uint64_t key, float* out) const noexcept {
   const RowId row = rows_.find(key);
@@ -70,7 +75,8 @@ void TableState::step(std::uint64_t key, std::uint32_t slot, const float* g, std
   if (header.frequency != std::numeric_limits<std::uint32_t>::max()) ++header.frequency;
 }
 
-void TableState::apply(std::span<const Gradient> sorted, std::uint64_t version, std::uint32_t now_s) {
+void TableState::apply(std::span<const Gradient> sorted, std::uint64_t version,
+                       std::uint32_t now_s) {
   const std::uint32_t dim = schema_.dim;
   for (std::size_t i = 0; i < sorted.size();) {
     std::size_t end = i + 1;
@@ -103,7 +109,8 @@ void TableState::close_below(std::uint64_t clock, std::uint64_t version, std::ui
     for (const BufferedPush& push : pushes) {
       kept_bytes_ -= push.bytes();
       for (std::size_t i = 0; i < push.keys.size(); ++i) {
-        gradients.push_back({slot_of(schema_.id, push.keys[i]), push.keys[i], push.grads.data() + i * schema_.dim});
+        gradients.push_back(
+            {slot_of(schema_.id, push.keys[i]), push.keys[i], push.grads.data() + i * schema_.dim});
       }
     }
     sort_gradients(gradients);
@@ -111,7 +118,8 @@ void TableState::close_below(std::uint64_t clock, std::uint64_t version, std::ui
   }
 }
 
-std::vector<std::uint64_t> TableState::keys_of_slot(std::uint32_t slot, std::uint64_t from, std::size_t n_max) const {
+std::vector<std::uint64_t> TableState::keys_of_slot(std::uint32_t slot, std::uint64_t from,
+                                                    std::size_t n_max) const {
   std::vector<std::uint64_t> keys;
   keys.reserve(rows_.rows_of_slot(slot));
   for (RowId row = rows_.first_of_slot(slot); row != kNoRow; row = rows_.header(row).next_in_slot) {
@@ -176,10 +184,13 @@ void TableState::erase_slot(std::uint32_t slot) {
 std::uint64_t TableState::digest() const {
   std::uint64_t rows = 0;
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
-    for (RowId row = rows_.first_of_slot(slot); row != kNoRow; row = rows_.header(row).next_in_slot) {
+    for (RowId row = rows_.first_of_slot(slot); row != kNoRow;
+         row = rows_.header(row).next_in_slot) {
       const RowHeader& header = rows_.header(row);
-      const std::uint64_t h = mix64(mix64(header.key) + mix64(header.version ^ 1) + header.last_use_s + header.frequency);
-      rows += mix_floats(h, rows_.data(row), rows_.floats());  // a sum: the order of insertion is not part of the state
+      const std::uint64_t h = mix64(mix64(header.key) + mix64(header.version ^ 1) +
+                                    header.last_use_s + header.frequency);
+      rows += mix_floats(h, rows_.data(row),
+                         rows_.floats());  // a sum: the order of insertion is not part of the state
     }
   }
   std::uint64_t h = mix64(rows ^ schema_.id);

@@ -1,9 +1,9 @@
 #pragma once
-/// ps/core/table.h: one table on one shard: rows, clocks, and under BSP the pushes of clocks that are still open.
-/// BSP: a push at clock c is kept until no member's clock is <= c. Then, per key, the gradients of that clock are added in the
-/// order (worker, client, sequence) and one optimizer step is made with the sum: what arrived when plays no part. (kAssign: the
-/// last in that order is set.)
-/// Threads: single owner.
+/// ps/core/table.h: one table on one shard: rows, clocks, and under BSP the pushes of clocks that
+/// are still open. BSP: a push at clock c is kept until no member's clock is <= c. Then, per key,
+/// the gradients of that clock are added in the order (worker, client, sequence) and one optimizer
+/// step is made with the sum: what arrived when plays no part. (kAssign: the last in that order is
+/// set.) Threads: single owner.
 
 #include <cstdint>
 #include <map>
@@ -27,7 +27,8 @@ struct BufferedPush {
   friend bool operator==(const BufferedPush&, const BufferedPush&) = default;
 };
 
-/// What a slot of a table is made of: canonical (rows by key, pushes by clock and order), so that two equal states compare equal.
+/// What a slot of a table is made of: canonical (rows by key, pushes by clock and order), so that
+/// two equal states compare equal.
 struct TableImage {
   TableSchema schema;
   struct Row {
@@ -44,7 +45,8 @@ struct TableImage {
   friend bool operator==(const TableImage&, const TableImage&) = default;
 };
 
-/// One gradient of one key. A span of them is sorted by (slot, key), equal keys in the order in which they add up.
+/// One gradient of one key. A span of them is sorted by (slot, key), equal keys in the order in
+/// which they add up.
 struct Gradient {
   std::uint32_t slot = 0;
   std::uint64_t key = 0;
@@ -77,12 +79,14 @@ class TableState {
   void import_slot(std::uint32_t slot, const TableImage& image, std::uint64_t version);
   void erase_slot(std::uint32_t slot);
   /// Keys of the slot, ascending, from `from` on, at most `n_max`.
-  std::vector<std::uint64_t> keys_of_slot(std::uint32_t slot, std::uint64_t from, std::size_t n_max) const;
+  std::vector<std::uint64_t> keys_of_slot(std::uint32_t slot, std::uint64_t from,
+                                          std::size_t n_max) const;
 
   std::uint64_t digest() const;
 
  private:
-  void step(std::uint64_t key, std::uint32_t slot, const float* g, std::uint64_t version, std::uint32_t now_s);
+  void step(std::uint64_t key, std::uint32_t slot, const float* g, std::uint64_t version,
+            std::uint32_t now_s);
 
   TableSchema schema_;
   RowStore rows_;

@@ -28,7 +28,8 @@ kj::StringPtr text(const std::string& s) { return kj::StringPtr(s.c_str(), s.siz
 /// Runs `read` on the root of the message; whatever kj finds wrong with the bytes becomes kCorrupt.
 template <class Root, class Out, class Read>
 Result<Out> with_root(std::span<const std::byte> bytes, Read read) {
-  if (bytes.empty() || bytes.size() % sizeof(capnp::word) != 0 || bytes.size() > kPsHeaderBytesMax) {
+  if (bytes.empty() || bytes.size() % sizeof(capnp::word) != 0 ||
+      bytes.size() > kPsHeaderBytesMax) {
     return fail(Errc::kCorrupt, "parameter header of " + std::to_string(bytes.size()) + " bytes");
   }
   alignas(capnp::word) std::array<std::byte, kPsHeaderBytesMax> aligned;
@@ -38,8 +39,8 @@ Result<Out> with_root(std::span<const std::byte> bytes, Read read) {
     capnp::ReaderOptions options;
     options.traversalLimitInWords = kPsHeaderBytesMax;
     options.nestingLimit = 4;
-    const kj::ArrayPtr<const capnp::word> words(reinterpret_cast<const capnp::word*>(aligned.data()),
-                                                bytes.size() / sizeof(capnp::word));
+    const kj::ArrayPtr<const capnp::word> words(
+        reinterpret_cast<const capnp::word*>(aligned.data()), bytes.size() / sizeof(capnp::word));
     capnp::FlatArrayMessageReader reader(words, options);
     if (reader.getEnd() != words.end()) {
       out = fail(Errc::kCorrupt, "parameter header: bytes after its end");
@@ -47,7 +48,7 @@ Result<Out> with_root(std::span<const std::byte> bytes, Read read) {
     }
     out = read(reader.getRoot<Root>());
   });
-  KJ_IF_MAYBE(e, problem) {
+  KJ_IF_MAYBE (e, problem) {
     return fail(Errc::kCorrupt, std::string("parameter header: ") + e->getDescription().cStr());
   }
   return out;
@@ -58,7 +59,8 @@ ps::ScanCursor cursor_of(ps_schema::Cursor::Reader r) { return {r.getSlot(), r.g
 
 template <class E>
 bool to_enum(std::uint8_t value, E first, E last, E& out) {
-  if (value < static_cast<std::uint8_t>(first) || value > static_cast<std::uint8_t>(last)) return false;
+  if (value < static_cast<std::uint8_t>(first) || value > static_cast<std::uint8_t>(last))
+    return false;
   out = static_cast<E>(value);
   return true;
 }
@@ -68,7 +70,8 @@ Result<ps::TableSchema> schema_of(ps_schema::TableSchema::Reader r) {
   if (r.getName().size() > kNameBytesMax) return fail(Errc::kCorrupt, "table name too long");
   if (!to_enum(r.getKind(), ps::KeyKind::kDense, ps::KeyKind::kSparse, s.kind) ||
       !to_enum(r.getOptimizer(), ps::Optimizer::kSgd, ps::Optimizer::kAssign, s.optimizer) ||
-      !to_enum(r.getInitializer(), ps::Initializer::kZero, ps::Initializer::kNormal, s.initializer) ||
+      !to_enum(r.getInitializer(), ps::Initializer::kZero, ps::Initializer::kNormal,
+               s.initializer) ||
       !to_enum(r.getConsistency(), ps::Consistency::kBsp, ps::Consistency::kAsp, s.consistency)) {
     return fail(Errc::kUnsupported, "table schema with a choice that this version does not know");
   }
@@ -127,7 +130,8 @@ Result<ps::RequestHeader> request_of(ps_schema::Request::Reader r) {
     return fail(Errc::kUnsupported, "request of unknown kind " + std::to_string(r.getKind()));
   }
   const auto token = r.getToken();
-  if (token.size() != h.token.size()) return fail(Errc::kCorrupt, "token of " + std::to_string(token.size()) + " bytes");
+  if (token.size() != h.token.size())
+    return fail(Errc::kCorrupt, "token of " + std::to_string(token.size()) + " bytes");
   std::memcpy(h.token.data(), token.begin(), h.token.size());
   h.request = r.getRequest();
   h.epoch = epoch_of(r.getEpoch());
@@ -167,8 +171,8 @@ Result<ps::ReplyHeader> reply_of(ps_schema::Reply::Reader r) {
 
 std::vector<std::byte> encode(const ps::RequestHeader& h) {
   alignas(capnp::word) std::array<std::byte, 1024> scratch{};
-  capnp::MallocMessageBuilder message(
-      kj::ArrayPtr<capnp::word>(reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
+  capnp::MallocMessageBuilder message(kj::ArrayPtr<capnp::word>(
+      reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
   auto b = message.initRoot<ps_schema::Request>();
   b.setVersion(h.version);
   b.setKind(static_cast<std::uint8_t>(h.kind));
@@ -190,8 +194,8 @@ std::vector<std::byte> encode(const ps::RequestHeader& h) {
 
 std::vector<std::byte> encode(const ps::ReplyHeader& h) {
   alignas(capnp::word) std::array<std::byte, 1024> scratch{};
-  capnp::MallocMessageBuilder message(
-      kj::ArrayPtr<capnp::word>(reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
+  capnp::MallocMessageBuilder message(kj::ArrayPtr<capnp::word>(
+      reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
   auto b = message.initRoot<ps_schema::Reply>();
   b.setVersion(h.version);
   b.setKind(static_cast<std::uint8_t>(h.kind));
