@@ -1,6 +1,7 @@
 /// ctr_gen: click data with planted weights, and the best AUC that any model can reach on it.
 ///   ctr_gen FOLDER [--rows 1000000] [--test-rows 100000] [--ids 10000] [--ids-per-row 12] [--zipf 1.1] [--seed 1]
-/// Writes FOLDER/train.libsvm and FOLDER/test.libsvm (label, then ids with value 1, strictly rising) and prints
+/// Writes FOLDER/train.libsvm and FOLDER/test.libsvm (label, then rising ids with value 1; id 0 is in every row, so that its
+/// weight is the intercept) and prints
 /// "best_auc 0.xxxx": the AUC, on the test file, of the probabilities that drew its labels.
 /// Ids of a row are drawn by Zipf's law without repetition; weights are N(0, 1), scaled so that a row's logit has standard
 /// deviation 1.5; an intercept makes clicks the rarer class. Same arguments, same files.
@@ -42,7 +43,7 @@ Model plant(const Options& options) {
     const double radius = std::sqrt(-2 * std::log(1 - rng.uniform()));
     model.weights.push_back(radius * std::cos(2 * std::numbers::pi * rng.uniform()) * 1.5 /
                             std::sqrt(static_cast<double>(options.ids_per_row)));
-    model.names.push_back(i);
+    model.names.push_back(i + 1);
   }
   for (double& c : model.cumulative) c /= total;
   for (std::uint64_t i = options.ids; i > 1; --i) std::swap(model.names[i - 1], model.names[rng.below(i)]);
@@ -74,7 +75,7 @@ double write_rows(const Options& options, const Model& model, const std::string&
     scores.push_back(static_cast<float>(logit));
     labels.push_back(click ? 1.0f : 0.0f);
     std::sort(ids.begin(), ids.end());
-    line = click ? "1" : "0";
+    line = click ? "1 0:1" : "0 0:1";
     for (const auto id : ids) line += " " + std::to_string(id) + ":1";
     line += "\n";
     if (std::fwrite(line.data(), 1, line.size(), file) != line.size()) {

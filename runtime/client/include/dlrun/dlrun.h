@@ -8,7 +8,7 @@
  * Handles: opaque. The caller owns what an `_open` call hands out and gives it back to the matching `_close`, in any
  *          order: tables and inputs keep what they need of their session alive. A NULL handle is DLRUN_INVALID_ARGUMENT, except to `_close`, which ignores it.
  * Memory:  strings and arrays that the caller passes are borrowed for the length of the call. Strings in
- *          dlrun_session_info live as long as the session; arrays in dlrun_batch until dlrun_input_release.
+ *          dlrun_session_info and dlrun_input_info live as long as the session; arrays in dlrun_batch until dlrun_input_release.
  * Threads: every call may be made from any thread. Calls on one table, and calls on one input, run one after the other;
  *          a call that waits (BSP pull, next batch, barrier) holds up only calls on the same handle.
  * Fork:    a handle belongs to the process that opened it; in a forked child every call is DLRUN_FAILED_PRECONDITION.
@@ -96,8 +96,17 @@ typedef struct dlrun_session_info {
 } dlrun_session_info;
 
 DLRUN_API int dlrun_session_get_info(dlrun_session* session, dlrun_session_info* info);
-/* Name of input `index`; DLRUN_NOT_FOUND past the last. */
-DLRUN_API int dlrun_session_input_name(dlrun_session* session, uint32_t index, const char** name);
+
+/* An input that the job declares. */
+typedef struct dlrun_input_info {
+  size_t struct_size;
+  const char* name;
+  uint32_t passes;     /* trips over the data; 0 = until the job stops */
+  uint32_t batch_rows; /* rows of a full batch */
+} dlrun_input_info;
+
+/* Input `index`; DLRUN_NOT_FOUND past the last. */
+DLRUN_API int dlrun_session_get_input(dlrun_session* session, uint32_t index, dlrun_input_info* info);
 /* fraction in [0, 1]; text may be NULL. Does not wait for the agent. */
 DLRUN_API int dlrun_progress(dlrun_session* session, double fraction, const char* text);
 /* Returns when every rank of the role has entered the barrier of this name. A name may be used again. */

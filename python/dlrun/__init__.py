@@ -1,0 +1,52 @@
+"""dlrun: what a training script says to the runtime that started it.
+
+    import dlrun
+    dlrun.init()
+    w = dlrun.table("weights", rows=65, dim=10, learning_rate=0.5)
+    for batch in dlrun.input("train"):
+        model = w.pull()
+        w.push(gradient(model, batch.dense, batch.labels))
+        w.clock()
+    dlrun.leave()
+
+Pure Python over the C ABI of libdlrun.so (dlrun/dlrun.h), by ctypes; needs numpy, CPython 3.9 or newer. dlrun puts the
+package and the library into the environment of every task: nothing is installed.
+
+Module attributes once init() has run: rank, world, role, job, job_name, generation, shards, inputs.
+"""
+
+from ._errors import DeadlineExceeded, DlrunError, NotFound, NotInTask
+from ._input import Batch, Input
+from ._session import (
+    barrier,
+    finalize,
+    init,
+    initialized,
+    input,
+    leave,
+    progress,
+    session,
+    stop_requested,
+    table,
+)
+from ._table import Table
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch", "DeadlineExceeded", "DlrunError", "Input", "NotFound", "NotInTask", "Table",
+    "barrier", "finalize", "init", "initialized", "input", "leave", "progress", "session", "stop_requested", "table",
+    "rank", "world", "role", "job", "job_name", "generation", "shards", "inputs",
+]
+
+_FACTS = frozenset(("rank", "world", "role", "job", "job_name", "generation", "shards", "inputs"))
+
+
+def __getattr__(name):
+    if name in _FACTS:
+        return getattr(session(), name)
+    raise AttributeError("module 'dlrun' has no attribute %r" % name)
+
+
+def __dir__():
+    return sorted(set(globals()) | _FACTS)

@@ -1,0 +1,198 @@
+"""Batches of the input pipe as numpy views of the shared memory that the feeder writes.
+
+A view keeps its batch: the slot goes back to the feeder when the last array (and the Batch) is gone, never before. A
+script that keeps more batches than the ring has slots gets an error that says so, at once; Batch.copy() is the way out.
+"""
+
+import ctypes
+import os
+
+import numpy as np
+
+from . import _errors, _lib
+
+PASS_END, CSR, MATRIX = 0, 1, 2
+_SLICE_MS = 200  # so that a signal handler of Python gets its turn while the feeder is slow
+
+
+class _Handle:
+    """The open input. Dies with the last reference: the Input and every batch that is still held have one."""
+
+    def __init__(self, session, name, timeout):
+        self.library = session._library
+        self.pid = os.getpid()
+        self.pointer = ctypes.c_void_p()
+        session.call("dlrun_input_open", os.fsencode(name), _lib.milliseconds(timeout), ctypes.byref(self.pointer))
+
+    def __del__(self):
+        if self.pointer and self.pid == os.getpid():
+            self.library.raw.dlrun_input_close(self.pointer)
+
+
+class _Lease:
+    """One slot of the ring."""
+
+    __slots__ = ("_handle", "_number")
+
+    def __init__(self, handle, number):
+        self._handle, self._number = handle, number
+
+    def __del__(self):
+        if self._handle.pid == os.getpid():
+            self._handle.library.raw.dlrun_input_release(self._handle.pointer, self._number)
+
+
+class _Column:
+    """What numpy holds on to as the base of a view."""
+
+    __slots__ = ("__array_interface__", "_lease")
+
+    def __init__(self, lease, address, shape, dtype):
+        self._lease = lease
+        self.__array_interface__ = {"version": 3, "data": (address, True), "shape": shape, "typestr": dtype}
+
+
+def _view(lease, address, shape, dtype):
+    if not address or 0 in shape:
+        return np.empty(shape, dtype)
+    return np.asarray(_Column(lease, address, shape, dtype))
+
+
+class Batch:
+    """Rows of one batch, read-only.
+
+    labels   float32 [rows]
+    dense    float32 [rows, columns], or None
+    offsets  int64 [rows + 1], ids uint64 [nnz], values float32 [nnz], or None: row r is ids[offsets[r]:offsets[r + 1]]
+    fields   uint32 [nnz], or None (libffm only)
+    pass_    the trip over the data that it belongs to, from 0
+    """
+
+    __slots__ = ("pass_", "rows", "labels", "dense", "offsets", "ids", "values", "fields")
+
+    @classmethod
+    def _of(cls, handle, raw):
+        lease = _Lease(handle, raw.lease)
+        self = cls()
+        self.pass_, self.rows = raw.pass_, raw.rows
+        self.labels = _view(lease, raw.labels, (raw.rows,), "<f4")
+        self.dense = self.offsets = self.ids = self.values = self.fields = None
+        if raw.layout == MATRIX:
+            self.dense = _view(lease, raw.dense, (raw.rows, raw.columns), "<f4")
+        else:
+            self.offsets = _view(lease, raw.offsets, (raw.rows + 1,), "<i8")
+            self.ids = _view(lease, raw.ids, (raw.nnz,), "<u8")
+            self.values = _view(lease, raw.values, (raw.nnz,), "<f4")
+            if raw.fields:
+                self.fields = _view(lease, raw.fields, (raw.nnz,), "<u4")
+        return self
+
+    def __len__(self):
+        return self.rows
+
+    def __repr__(self):
+        shape = "nnz %d" % len(self.ids) if self.dense is None else "columns %d" % self.dense.shape[1]
+        return "<dlrun.Batch pass %d, rows %d, %s>" % (self.pass_, self.rows, shape)
+
+    def copy(self):
+        """The same batch in memory of its own, writeable: keep as many as you like."""
+        twin = Batch()
+        twin.pass_, twin.rows = self.pass_, self.rows
+        for name in ("labels", "dense", "offsets", "ids", "values", "fields"):
+            array = getattr(self, name)
+            setattr(twin, name, None if array is None else array.copy())
+        return twin
+
+    def unique(self):
+        """(keys, inverse): the distinct ids in rising order, and for each entry its place among them: one pull serves
+        the batch, and numpy.bincount(inverse, weights) sums its gradients."""
+        if self.ids is None:
+            raise TypeError("a dense batch has no ids")
+        keys, inverse = np.unique(self.ids, return_inverse=True)
+        return keys, inverse.reshape(-1)
+
+    def row_of_entry(self):
+        """int64 [nnz]: the row that each entry of ids and values belongs to."""
+        if self.offsets is None:
+            raise TypeError("a dense batch has no entries")
+        return np.repeat(np.arange(self.rows), np.diff(self.offsets))
+
+
+class Input:
+    """for batch in dlrun.input("train"): ... goes over all passes; .passes() separates them. One thread at a time."""
+
+    def __init__(self, session, name, timeout):
+        self.name = name
+        self._timeout_ms = _lib.milliseconds(timeout) or 600000
+        self._handle = _Handle(session, name, timeout)
+        self._ended = False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        while True:
+            event = self._next()
+            if event is None:
+                raise StopIteration
+            if isinstance(event, Batch):
+                return event
+
+    def passes(self):
+        """for one_pass in input.passes(): for batch in one_pass: ...
+
+        Every rank sees every pass, also one of which it got no batch, so that full-batch steps stay in line. What is left
+        of a pass that was not read to its end is skipped.
+        """
+        while True:
+            event = self._next()
+            if event is None:
+                return
+            one = self._one_pass(event)
+            event = None
+            yield one
+            for _ in one:
+                pass
+
+    def _one_pass(self, event):
+        while isinstance(event, Batch):
+            yield event
+            event = None  # let go of the slot before waiting for the next batch
+            event = self._next()
+
+    def close(self):
+        """Gives the input back once the batches that are still held are gone."""
+        self._handle = None
+        self._ended = True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _next(self):
+        """A Batch, the number of a pass that is over, or None at the end of all."""
+        if self._ended:
+            return None
+        raw = _lib.RawBatch(struct_size=ctypes.sizeof(_lib.RawBatch))
+        library, waited = self._handle.library, 0
+        while True:
+            slice_ms = min(_SLICE_MS, self._timeout_ms - waited)
+            code = library.raw.dlrun_input_next(self._handle.pointer, ctypes.byref(raw), slice_ms)
+            if code == 0:
+                return raw.pass_ if raw.layout == PASS_END else Batch._of(self._handle, raw)
+            if code == _errors.END_OF_DATA:
+                self._ended = True
+                return None
+            waited += slice_ms
+            if code == _errors.DEADLINE_EXCEEDED and waited < self._timeout_ms:
+                continue
+            error = library.error(code)
+            if code == _errors.OVERLOADED:
+                held = ctypes.c_uint32()
+                library.call("dlrun_input_held_max", self._handle.pointer, ctypes.byref(held))
+                raise _errors.DlrunError(code, error.name, "all %d batches that input %r may hand out at a time are still "
+                                         "held: keep batch.copy(), or let go of arrays of older batches"
+                                         % (held.value, self.name)) from None
+            raise error

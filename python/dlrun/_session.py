@@ -1,0 +1,136 @@
+"""This process as a task: one session per process, made by init()."""
+
+import atexit
+import collections
+import ctypes
+import os
+
+from . import _errors, _lib
+from ._input import Input
+from ._table import Table
+
+
+#: of an input that the job declares; passes 0 = until the job stops
+InputFacts = collections.namedtuple("InputFacts", "passes batch_rows")
+
+
+class Session:
+    """Facts of the task, and the handle that everything else needs. Thread safe."""
+
+    def __init__(self, socket, token, timeout):
+        self._library = _lib.load()
+        self._pid = os.getpid()
+        self._handle = ctypes.c_void_p()
+        if socket is None and not os.environ.get("DLRUN_SOCKET"):
+            raise _errors.not_in_task("this process is not a dlrun task (DLRUN_SOCKET is not set): start it with "
+                                      "`dlrun run -- python ...`")
+        options = _lib.SessionOptions(ctypes.sizeof(_lib.SessionOptions), _bytes(socket), _bytes(token),
+                                      _lib.milliseconds(timeout))
+        self._library.call("dlrun_session_open", ctypes.byref(options), ctypes.byref(self._handle))
+        info = _lib.SessionInfo(struct_size=ctypes.sizeof(_lib.SessionInfo))
+        self._library.call("dlrun_session_get_info", self._handle, ctypes.byref(info))
+        self.job = "j%d" % info.job
+        self.job_name = info.job_name.decode("utf-8", "replace")
+        self.role = info.role.decode("utf-8", "replace")
+        self.rank = info.rank
+        self.world = info.world
+        self.generation = info.generation
+        self.shards = info.shards
+        inputs = {}
+        for index in range(info.inputs):
+            one = _lib.InputInfo(struct_size=ctypes.sizeof(_lib.InputInfo))
+            self._library.call("dlrun_session_get_input", self._handle, index, ctypes.byref(one))
+            inputs[one.name.decode("utf-8", "replace")] = InputFacts(one.passes, one.batch_rows)
+        self.inputs = inputs
+
+    def call(self, name, *arguments):
+        if not self._handle:
+            raise _errors.not_in_task("dlrun.finalize() has ended the session")
+        self._library.call(name, self._handle, *arguments)
+
+    def close(self):
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle and self._pid == os.getpid():  # a forked child leaves its parent's session alone
+            self._library.raw.dlrun_session_close(handle)
+
+
+_session = None
+
+
+def init(socket=None, token=None, timeout=60):
+    """Connects to the agent that started this process; a second call returns the same session.
+
+    The socket and the token come from the task's environment unless given. Raises NotInTask outside a dlrun task.
+    """
+    global _session
+    if _session is None or _session._pid != os.getpid():
+        _session = Session(socket, token, timeout)
+        atexit.register(finalize)
+    return _session
+
+
+def initialized():
+    return _session is not None
+
+
+def session():
+    """The session that init() made; NotInTask before."""
+    if _session is None:
+        raise _errors.not_in_task("call dlrun.init() first")
+    return _session
+
+
+def finalize():
+    """Leaves the tables and disconnects. Runs by itself at exit; batches that are still held stay valid."""
+    global _session
+    if _session is not None:
+        _session.close()
+        _session = None
+
+
+def table(name, *, dim=1, rows=None, optimizer="sgd", learning_rate=0.1, consistency="bsp", staleness=0, l1=0.0, l2=0.0,
+          beta=1.0, epsilon=1e-10, accumulator=0.0, init=0.0, seed=1):
+    """Makes the table on every shard, or opens it: every rank names the same options.
+
+    rows:         given: a dense table [rows, dim]; None: a sparse one, any 64-bit key, that grows as it is used
+    optimizer:    "sgd", "adagrad", "ftrl", or "assign" (a push sets the row); runs on the shards
+    consistency:  "bsp" (a pull sees all of the iterations before), "ssp" with `staleness` clocks, "asp" (never waits)
+    l2:           sgd, adagrad: weight decay; ftrl: its L2 (with l1 and beta)
+    init:         a constant, ("uniform", low, high) or ("normal", mean, deviation), a function of `seed` and the key
+    """
+    return Table(session(), name, dim=dim, rows=rows, optimizer=optimizer, learning_rate=learning_rate,
+                 consistency=consistency, staleness=staleness, l1=l1, l2=l2, beta=beta, epsilon=epsilon,
+                 accumulator=accumulator, init=init, seed=seed)
+
+
+def input(name, timeout=None):
+    """The batches of an input that the job declares, as an iterator. Open it once: the stream goes on where it was."""
+    return Input(session(), name, timeout)
+
+
+def progress(fraction, text=""):
+    """Shown live to whoever watches the job. fraction in [0, 1]; does not wait."""
+    if not 0 <= fraction <= 1:
+        raise ValueError("progress must be in [0, 1], not %r" % (fraction,))
+    session().call("dlrun_progress", float(fraction), str(text).encode("utf-8"))
+
+
+def barrier(name, timeout=None):
+    """Returns when every rank of the role has entered it. A rank that is done with its tables calls leave() first."""
+    session().call("dlrun_barrier", _bytes(name), _lib.milliseconds(timeout))
+
+
+def leave(timeout=None):
+    """This worker pushes no more: nobody waits for its clocks. Pulls stay possible and see what has been applied."""
+    session().call("dlrun_leave", _lib.milliseconds(timeout))
+
+
+def stop_requested():
+    """True once the job asks this process to end in good order."""
+    stop = ctypes.c_int()
+    session().call("dlrun_stop_requested", ctypes.byref(stop))
+    return bool(stop.value)
+
+
+def _bytes(text):
+    return None if text is None else os.fsencode(text)

@@ -1,0 +1,218 @@
+#pragma once
+/// dlrun/dlrun.hpp: the C ABI (dlrun.h) as C++17 values with owners. Header only, standard library only.
+///
+///   dlrun::api::Session task;                                   // from the environment of a dlrun task
+///   auto w = task.table({.name = "w", .dim = 1});               // (C++20 for the designators)
+///   auto train = task.input("train");
+///   while (auto batch = train.next()) { w.pull(...); w.push(...); w.clock(); }
+///
+/// Errors: dlrun::api::Failure, with the code of dlrun_errc; destructors swallow. Threads: as dlrun.h says.
+/// Moves leave an empty object whose calls throw. Times: std::chrono, 0 = the library's default.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dlrun/dlrun.h"
+
+namespace dlrun::api {
+
+using Timeout = std::chrono::milliseconds;
+
+class Failure : public std::runtime_error {
+ public:
+  Failure(int code, const std::string& text)
+      : std::runtime_error(std::string(dlrun_errc_name(code)) + ": " + text), code_(static_cast<dlrun_errc>(code)) {}
+  dlrun_errc code() const noexcept { return code_; }
+
+ private:
+  dlrun_errc code_;
+};
+
+inline void check(int code) {
+  if (code != DLRUN_OK) throw Failure(code, dlrun_last_error());
+}
+
+/// Owns a handle of the C ABI.
+template <class T, void (*Close)(T*)>
+class Handle {
+ public:
+  explicit Handle(T* raw = nullptr) noexcept : raw_(raw) {}
+  Handle(Handle&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Handle() { Close(raw_); }
+  T* get() const noexcept { return raw_; }
+
+ private:
+  T* raw_;
+};
+
+struct TableOptions {
+  std::string name;
+  std::uint64_t rows = 0;  ///< > 0: dense; 0: sparse
+  std::uint32_t dim = 1;
+  int optimizer = DLRUN_SGD;
+  float learning_rate = 0.1f;
+  float beta = 1.0f, l1 = 0, l2 = 0;
+  float epsilon = 1e-10f, accumulator = 0;
+  int initializer = DLRUN_ZERO;
+  float init_a = 0, init_b = 0;
+  std::uint64_t seed = 1;
+  int consistency = DLRUN_BSP;
+  std::uint32_t staleness = 0;
+};
+
+class Table {
+ public:
+  Table(dlrun_session* session, const TableOptions& options) : rows_(options.rows), dim_(options.dim) {
+    dlrun_table_options raw;
+    dlrun_table_options_init(&raw, sizeof raw);
+    raw.name = options.name.c_str();
+    raw.kind = options.rows > 0 ? DLRUN_DENSE : DLRUN_SPARSE;
+    raw.rows = options.rows;
+    raw.dim = options.dim;
+    raw.optimizer = options.optimizer;
+    raw.learning_rate = options.learning_rate;
+    raw.beta = options.beta;
+    raw.l1 = options.l1;
+    raw.l2 = options.l2;
+    raw.epsilon = options.epsilon;
+    raw.accumulator = options.accumulator;
+    raw.initializer = options.initializer;
+    raw.init_a = options.init_a;
+    raw.init_b = options.init_b;
+    raw.seed = options.seed;
+    raw.consistency = options.consistency;
+    raw.staleness = options.staleness;
+    dlrun_table* table = nullptr;
+    check(dlrun_table_open(session, &raw, &table));
+    handle_ = Handle<dlrun_table, dlrun_table_close>(table);
+  }
+
+  std::uint32_t dim() const noexcept { return dim_; }
+
+  /// [keys.size(), dim]
+  std::vector<float> pull(const std::vector<std::uint64_t>& keys, Timeout timeout = {}) {
+    std::vector<float> values(keys.size() * dim_);
+    check(dlrun_table_pull(handle_.get(), keys.data(), keys.size(), values.data(), timeout.count()));
+    return values;
+  }
+  void push(const std::vector<std::uint64_t>& keys, const std::vector<float>& grads, Timeout timeout = {}) {
+    expect(grads.size(), keys.size() * dim_);
+    check(dlrun_table_push(handle_.get(), keys.data(), keys.size(), grads.data(), timeout.count()));
+  }
+  /// [rows, dim] of a dense table
+  std::vector<float> pull(Timeout timeout = {}) {
+    std::vector<float> values(rows_ * dim_);
+    check(dlrun_table_pull_dense(handle_.get(), values.data(), timeout.count()));
+    return values;
+  }
+  void push(const std::vector<float>& grads, Timeout timeout = {}) {
+    expect(grads.size(), rows_ * dim_);
+    check(dlrun_table_push_dense(handle_.get(), grads.data(), timeout.count()));
+  }
+  void clock(Timeout timeout = {}) { check(dlrun_table_clock(handle_.get(), timeout.count())); }
+  void export_npy(const std::string& path, Timeout timeout = {}) {
+    check(dlrun_table_export(handle_.get(), path.c_str(), timeout.count()));
+  }
+
+ private:
+  static void expect(std::size_t got, std::size_t want) {
+    if (got != want) {
+      throw Failure(DLRUN_INVALID_ARGUMENT, std::to_string(got) + " gradients instead of " + std::to_string(want));
+    }
+  }
+
+  std::uint64_t rows_;
+  std::uint32_t dim_;
+  Handle<dlrun_table, dlrun_table_close> handle_;
+};
+
+/// A batch in the ring: gives its slot back when it dies. Must not outlive its Input.
+class Batch {
+ public:
+  Batch(dlrun_input* input, const dlrun_batch& raw) noexcept : input_(input), raw_(raw) {}
+  Batch(Batch&& other) noexcept : input_(std::exchange(other.input_, nullptr)), raw_(other.raw_) {}
+  Batch& operator=(Batch&& other) noexcept {
+    std::swap(input_, other.input_);
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Batch() {
+    if (input_ != nullptr) dlrun_input_release(input_, raw_.lease);
+  }
+  const dlrun_batch* operator->() const noexcept { return &raw_; }
+  const dlrun_batch& operator*() const noexcept { return raw_; }
+
+ private:
+  dlrun_input* input_;
+  dlrun_batch raw_;
+};
+
+class Input {
+ public:
+  Input(dlrun_session* session, const std::string& name, Timeout timeout) {
+    dlrun_input* input = nullptr;
+    check(dlrun_input_open(session, name.c_str(), timeout.count(), &input));
+    handle_ = Handle<dlrun_input, dlrun_input_close>(input);
+  }
+  /// The next batch; nullopt at the end of the last pass. Marks between passes are passed over.
+  std::optional<Batch> next(Timeout timeout = {}) {
+    dlrun_batch raw{};
+    do {
+      raw.struct_size = sizeof raw;
+      const int code = dlrun_input_next(handle_.get(), &raw, timeout.count());
+      if (code == DLRUN_END_OF_DATA) return std::nullopt;
+      check(code);
+    } while (raw.layout == DLRUN_PASS_END);
+    return Batch(handle_.get(), raw);
+  }
+
+ private:
+  Handle<dlrun_input, dlrun_input_close> handle_;
+};
+
+class Session {
+ public:
+  explicit Session(Timeout timeout = {}) {
+    dlrun_session_options options{};
+    options.struct_size = sizeof options;
+    options.timeout_ms = timeout.count();
+    dlrun_session* session = nullptr;
+    check(dlrun_session_open(&options, &session));
+    handle_ = Handle<dlrun_session, dlrun_session_close>(session);
+    info_.struct_size = sizeof info_;
+    check(dlrun_session_get_info(handle_.get(), &info_));
+  }
+  const dlrun_session_info& info() const noexcept { return info_; }
+  std::uint32_t rank() const noexcept { return info_.rank; }
+  std::uint32_t world() const noexcept { return info_.world; }
+
+  Table table(const TableOptions& options) { return Table(handle_.get(), options); }
+  Input input(const std::string& name, Timeout timeout = {}) { return Input(handle_.get(), name, timeout); }
+  void progress(double fraction, const std::string& text = {}) {
+    check(dlrun_progress(handle_.get(), fraction, text.c_str()));
+  }
+  void barrier(const std::string& name, Timeout timeout = {}) {
+    check(dlrun_barrier(handle_.get(), name.c_str(), timeout.count()));
+  }
+  void leave(Timeout timeout = {}) { check(dlrun_leave(handle_.get(), timeout.count())); }
+  bool stop_requested() const {
+    int stop = 0;
+    check(dlrun_stop_requested(handle_.get(), &stop));
+    return stop != 0;
+  }
+
+ private:
+  Handle<dlrun_session, dlrun_session_close> handle_;
+  dlrun_session_info info_{};
+};
+
+}  // namespace dlrun::api

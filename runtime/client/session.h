@@ -1,0 +1,56 @@
+#pragma once
+/// runtime/client/session.h: a task's program inside its job: what the C ABI and the training-loop actor stand on.
+/// Errors: Result; never throws. Nothing here reads the environment: the C ABI's dlrun_session_open does.
+/// Threads: every method from any thread. Ownership: tables and inputs hold their session.
+/// Fork: in a child of fork() every call is kFailedPrecondition; destructors there free memory only as far as the parts allow.
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "ps/client/client.h"
+#include "runtime/base/result.h"
+#include "runtime/base/time.h"
+#include "runtime/task/task_client.h"
+
+namespace dlrun::client {
+
+class Session {
+ public:
+  /// `agent.kind` must be kUser. Errors of TaskClient::connect.
+  static Result<std::shared_ptr<Session>> open(task::ClientOptions agent);
+  ~Session();  ///< leaves the clock sets (best effort, 2 s), disconnects
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const task::Welcome& welcome() const { return welcome_; }  ///< as it was at open
+  task::TaskClient& agent() { return *agent_; }
+
+  Status check_process() const;  ///< kFailedPrecondition in a forked child
+  /// kInvalidArgument: fraction not in [0, 1].
+  Status progress(double fraction, std::string text);
+  Status barrier(const std::string& name, Duration timeout);
+
+  /// The client that counts as this worker. kFailedPrecondition: the job has no shards, or left().
+  Result<ps::Client*> worker();
+  /// A client that no clock knows, to read with after leave().
+  Result<ps::Client*> observer();
+  bool left() const { return left_; }
+  /// Nobody waits for this worker's clocks any more. Idempotent.
+  Status leave(Duration timeout);
+
+ private:
+  explicit Session(std::unique_ptr<task::TaskClient> agent);
+  Result<std::unique_ptr<ps::Client>> connect(ps::WorkerId worker);
+
+  const int pid_;
+  std::unique_ptr<task::TaskClient> agent_;
+  task::Welcome welcome_;
+  std::mutex mutex_;  ///< the making of the two clients
+  std::unique_ptr<ps::Client> worker_;
+  std::unique_ptr<ps::Client> observer_;
+  std::atomic<bool> left_{false};
+};
+
+}  // namespace dlrun::client

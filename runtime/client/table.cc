@@ -1,0 +1,82 @@
+#include "runtime/client/table.h"
+
+namespace dlrun::client {
+namespace {
+Status check_size(const char* what, std::size_t got, std::size_t want) {
+  if (got == want) return {};
+  return fail(Errc::kInvalidArgument, std::string(what) + " has " + std::to_string(got) + " elements instead of " + std::to_string(want));
+}
+}  // namespace
+
+Result<std::unique_ptr<Table>> Table::open(std::shared_ptr<Session> session, ps::TableSchema schema, Duration timeout) {
+  DLRUN_TRY(ps::validate(schema));
+  std::unique_ptr<Table> table(new Table(std::move(session), std::move(schema)));
+  if (table->session_->left()) {
+    DLRUN_TRY(table->to_read(timeout));
+  } else {
+    DLRUN_ASSIGN(auto* client, table->session_->worker());
+    DLRUN_ASSIGN(table->worker_, client->open_table(table->schema_, timeout));
+  }
+  return table;
+}
+
+Result<Table::Use> Table::to_write() {
+  DLRUN_ASSIGN(auto* client, session_->worker());
+  // a table opened after leave() has no worker_, but then worker() has failed
+  return Use{client, &*worker_};
+}
+
+Result<Table::Use> Table::to_read(Duration timeout) {
+  if (!session_->left()) return to_write();
+  DLRUN_ASSIGN(auto* client, session_->observer());
+  if (!observer_) {
+    DLRUN_ASSIGN(observer_, client->open_table(schema_, timeout));
+  }
+  return Use{client, &*observer_};
+}
+
+Status Table::pull(std::span<const std::uint64_t> keys, std::span<float> out, Duration timeout) {
+  DLRUN_TRY(check_size("the array for the values", out.size(), keys.size() * schema_.dim));
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_read(timeout));
+  return use.client->pull(*use.table, keys, out, timeout);
+}
+
+Status Table::push(std::span<const std::uint64_t> keys, std::span<const float> grads, Duration timeout) {
+  DLRUN_TRY(check_size("the array of gradients", grads.size(), keys.size() * schema_.dim));
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_write());
+  return use.client->push(*use.table, keys, grads, timeout);
+}
+
+Status Table::pull_dense(std::span<float> out, Duration timeout) {
+  DLRUN_TRY(check_size("the array for the values", out.size(), schema_.rows * schema_.dim));
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_read(timeout));
+  return use.client->pull_dense(*use.table, out, timeout);
+}
+
+Status Table::push_dense(std::span<const float> grads, Duration timeout) {
+  DLRUN_TRY(check_size("the array of gradients", grads.size(), schema_.rows * schema_.dim));
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_write());
+  return use.client->push_dense(*use.table, grads, timeout);
+}
+
+Status Table::clock(Duration timeout) {
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_write());
+  return use.client->clock(*use.table, timeout);
+}
+
+Status Table::export_npy(const std::string& path, Duration timeout) {
+  constexpr std::string_view kSuffix = ".npy";
+  if (path.size() <= kSuffix.size() || !path.ends_with(kSuffix)) {
+    return fail(Errc::kInvalidArgument, "the path of an export must end in .npy, not \"" + path + "\"");
+  }
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_read(timeout));
+  return use.client->export_table(*use.table, path.substr(0, path.size() - kSuffix.size()), timeout);
+}
+
+}  // namespace dlrun::client
