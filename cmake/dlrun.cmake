@@ -50,19 +50,75 @@ function(dlrun_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endfunction()
 
+# The tests that another build than dev runs, e.g. under TSan; empty: all. Names: cmake/test_subsets.cmake.
+set(DLRUN_TEST_SUBSET "" CACHE STRING "which subset of the tests to build: empty, tsan, cuda or fuzz")
+option(DLRUN_LONG "test timeouts for the full counts of test.sh --long" OFF)
+include(test_subsets)
+
+# dlrun_subset_allows(OUT NAME): whether this build has the test. Targets of a subset get the subset's name as a prefix in ctest.
+function(dlrun_subset_allows out name)
+  set(${out} TRUE PARENT_SCOPE)
+  if(DLRUN_TEST_SUBSET AND NOT name IN_LIST DLRUN_SUBSET_${DLRUN_TEST_SUBSET})
+    set(${out} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
 # dlrun_test(NAME LABEL SOURCES... [DEPS ...] [TIMEOUT s]): a GoogleTest program.
-# LABEL: unit | sim | integration | framework | gpu.
+# LABEL: unit | sim | integration | framework | gpu. Tests of real processes (integration, framework) run one at a time.
 function(dlrun_test name label)
   cmake_parse_arguments(A "" "TIMEOUT" "DEPS" ${ARGN})
+  dlrun_subset_allows(allowed ${name})
+  if(NOT allowed)
+    return()
+  endif()
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 120)
   endif()
   add_executable(${name} ${A_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE dlrun_flags ${A_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${A_TIMEOUT}
+  dlrun_add_test(${name} ${label} ${A_TIMEOUT} ${name})
+endfunction()
+
+# dlrun_add_test(NAME LABEL TIMEOUT COMMAND...): registers any command as a test.
+function(dlrun_add_test name label timeout)
+  set(shown ${name})
+  set(labels ${label})
+  if(DLRUN_TEST_SUBSET)
+    set(shown ${DLRUN_TEST_SUBSET}.${name})
+    set(labels ${DLRUN_TEST_SUBSET})
+  endif()
+  if(DLRUN_LONG)
+    math(EXPR timeout "${timeout} * 60")
+  endif()
+  set(serial FALSE)
+  if(label MATCHES "integration|framework")
+    set(serial TRUE)
+  endif()
+  add_test(NAME ${shown} COMMAND ${ARGN})
+  set_tests_properties(${shown} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${serial}
     ENVIRONMENT "DLRUN_SOURCE_DIR=${CMAKE_SOURCE_DIR};DLRUN_BUILD_DIR=${CMAKE_BINARY_DIR}")
+endfunction()
+
+# dlrun_fuzz(NAME SOURCE... [DEPS ...]): a libFuzzer program (LLVMFuzzerTestOneInput), in the fuzz preset only. As a test it
+# runs for $DLRUN_FUZZ_SECONDS (20) from the seeds in seeds/NAME beside its source, if there are any.
+function(dlrun_fuzz name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  if(NOT DLRUN_FUZZ)
+    return()
+  endif()
+  add_executable(${name} ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE dlrun_flags ${A_DEPS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  dlrun_add_test(${name} fuzz 300 ${CMAKE_SOURCE_DIR}/tools/run-fuzz.sh $<TARGET_FILE:${name}>
+    ${CMAKE_CURRENT_SOURCE_DIR}/seeds/${name})
+endfunction()
+
+# dlrun_bench(NAME SOURCES... [DEPS ...]): the program bench_NAME (hyphens allowed), in the bench preset only.
+function(dlrun_bench name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  dlrun_program(bench_${name} ${A_UNPARSED_ARGUMENTS} DEPS ${A_DEPS})
 endfunction()
 
 # dlrun_capnp(TARGET SCHEMA... [DEPS ...]): a static library of the code that capnp generates from the schemas of this

@@ -67,6 +67,7 @@ enum class LeaseState : std::uint8_t {
 struct LeaseAnswer {
   LeaseState state = LeaseState::kWait;
   std::vector<Split> splits;
+  friend bool operator==(const LeaseAnswer&, const LeaseAnswer&) = default;
 };
 
 /// The ledger's face to the job machine. Deterministic; no clock. A lease belongs to a consumer (a task).

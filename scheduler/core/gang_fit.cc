@@ -16,12 +16,13 @@ std::vector<Choice> choices_of(const std::vector<ShapePart>& parts) {
   std::vector<Choice> choices;
   for (const ShapePart& part : parts)
     for (const std::uint32_t task : part.tasks)
-      choices.push_back(Choice{.demand = &part.demand, .task = task, .place = {}, .node = NodeBook::kNone});
+      choices.push_back(
+          Choice{.demand = &part.demand, .task = task, .place = {}, .node = NodeBook::kNone});
   return choices;
 }
 
-/// Places choice by choice; with `steps` > 0 it goes back and tries other nodes. Returns how many stand at the end;
-/// what stands has been taken from the book.
+/// Places choice by choice; with `steps` > 0 it goes back and tries other nodes. Returns how many
+/// stand at the end; what stands has been taken from the book.
 std::size_t place(NodeBook& book, std::vector<Choice>& choices, std::uint32_t steps) {
   std::size_t depth = 0;
   while (depth < choices.size()) {
@@ -55,7 +56,8 @@ void give_back(NodeBook& book, const std::vector<Choice>& choices, std::size_t p
 
 }  // namespace
 
-std::optional<std::vector<NodeBook::Index>> fit_gang(NodeBook& book, const std::vector<ShapePart>& parts) {
+std::optional<std::vector<NodeBook::Index>> fit_gang(NodeBook& book,
+                                                     const std::vector<ShapePart>& parts) {
   for (const ShapePart& part : parts)
     if (!book.index().find(part.demand, IndexPlace{})) return std::nullopt;
   std::vector<Choice> choices = choices_of(parts);

@@ -38,14 +38,16 @@ void NodeBook::refresh(Index i) {
   room.memory_bytes = c.memory_bytes - node.memory_bytes_held;
   for (const std::string& uuid : c.gpu_uuids) room.gpus += node.gpus_held.contains(uuid) ? 0 : 1;
   room.ports = c.ports.count;
-  for (auto p = node.ports_held.lower_bound(c.ports.first); p != node.ports_held.end() && in_range(c.ports, p->first); ++p)
+  for (auto p = node.ports_held.lower_bound(c.ports.first);
+       p != node.ports_held.end() && in_range(c.ports, p->first); ++p)
     --room.ports;
   node.room = room;
   if (node.known && node.schedulable) {
     if (node.indexed) {
       index_.update(node.place, room);
     } else {
-      node.place = index_.insert(static_cast<std::int32_t>(c.gpu_uuids.size()), i, nodes_[i].capacity.labels, room);
+      node.place = index_.insert(static_cast<std::int32_t>(c.gpu_uuids.size()), i,
+                                 nodes_[i].capacity.labels, room);
       node.indexed = true;
     }
   } else if (node.indexed) {
@@ -78,7 +80,8 @@ NodeBook::Index NodeBook::add(const NodeCapacity& capacity) {
   node.capacity = capacity;
   // A device listed twice is one device.
   std::set<std::string> seen;
-  std::erase_if(node.capacity.gpu_uuids, [&](const std::string& uuid) { return !seen.insert(uuid).second; });
+  std::erase_if(node.capacity.gpu_uuids,
+                [&](const std::string& uuid) { return !seen.insert(uuid).second; });
   // The range ends at port 65535.
   node.capacity.ports.count = static_cast<std::uint16_t>(
       std::min<std::uint32_t>(capacity.ports.count, 65536u - capacity.ports.first));
@@ -128,7 +131,8 @@ Slot NodeBook::hold(Index i, const Resources& need, JobId job) {
   }
   const PortRange range = node.capacity.ports;
   std::uint32_t cursor = node.port_cursor;
-  for (std::uint32_t step = 0; step < range.count && static_cast<std::int32_t>(slot.ports.size()) < need.ports; ++step) {
+  for (std::uint32_t step = 0;
+       step < range.count && static_cast<std::int32_t>(slot.ports.size()) < need.ports; ++step) {
     const auto port = static_cast<std::uint16_t>(range.first + cursor);
     cursor = (cursor + 1) % range.count;
     if (!node.ports_held.contains(port)) slot.ports.push_back(port);
@@ -162,7 +166,8 @@ std::string NodeBook::overlap(const Slot& slot) const {
   if (node == nullptr) return "";
   for (const std::uint16_t port : slot.ports)
     if (const auto held = node->ports_held.find(port); held != node->ports_held.end())
-      return "port " + std::to_string(port) + " of " + slot.node.value + " is held by " + to_string(held->second);
+      return "port " + std::to_string(port) + " of " + slot.node.value + " is held by " +
+             to_string(held->second);
   for (const std::string& uuid : slot.gpu_uuids)
     if (const auto held = node->gpus_held.find(uuid); held != node->gpus_held.end())
       return "GPU " + uuid + " of " + slot.node.value + " is held by " + to_string(held->second);

@@ -12,15 +12,16 @@ namespace {
 std::uint64_t label_bits(const Labels& labels) {
   std::uint64_t bits = 0;
   for (const auto& [name, value] : labels) {
-    const std::uint64_t h = mix64(std::hash<std::string>{}(name) * 31 + std::hash<std::string>{}(value));
+    const std::uint64_t h =
+        mix64(std::hash<std::string>{}(name)*31 + std::hash<std::string>{}(value));
     bits |= std::uint64_t{1} << (h & 63);
   }
   return bits;
 }
 
 Room max_of(const Room& a, const Room& b) {
-  return Room{std::max(a.cpu_milli, b.cpu_milli), std::max(a.memory_bytes, b.memory_bytes), std::max(a.gpus, b.gpus),
-              std::max(a.ports, b.ports)};
+  return Room{std::max(a.cpu_milli, b.cpu_milli), std::max(a.memory_bytes, b.memory_bytes),
+              std::max(a.gpus, b.gpus), std::max(a.ports, b.ports)};
 }
 
 }  // namespace
@@ -50,11 +51,12 @@ void NodeIndex::Tree::pull(std::uint32_t position) {
   }
 }
 
-std::optional<std::uint32_t> NodeIndex::Tree::find(std::uint32_t vertex, std::uint32_t low, std::uint32_t width,
-                                                   const Demand& demand, std::uint64_t bits,
-                                                   std::uint32_t from) const {
+std::optional<std::uint32_t> NodeIndex::Tree::find(std::uint32_t vertex, std::uint32_t low,
+                                                   std::uint32_t width, const Demand& demand,
+                                                   std::uint64_t bits, std::uint32_t from) const {
   const Vertex& v = vertices[vertex];
-  if (low + width <= from || !v.any || (bits & ~v.labels) != 0 || !fits(demand.need, v.max)) return std::nullopt;
+  if (low + width <= from || !v.any || (bits & ~v.labels) != 0 || !fits(demand.need, v.max))
+    return std::nullopt;
   if (width == 1) {
     if (!has_labels(*leaves[low].labels, demand.require)) return std::nullopt;
     return low;
@@ -64,7 +66,8 @@ std::optional<std::uint32_t> NodeIndex::Tree::find(std::uint32_t vertex, std::ui
   return find(2 * vertex + 1, low + half, half, demand, bits, from);
 }
 
-IndexPlace NodeIndex::insert(std::int32_t gpus_total, std::uint32_t node, const Labels& labels, const Room& room) {
+IndexPlace NodeIndex::insert(std::int32_t gpus_total, std::uint32_t node, const Labels& labels,
+                             const Room& room) {
   Tree& tree = trees_[gpus_total];
   if (tree.unused.empty()) tree.grow();
   const std::uint32_t position = tree.unused.back();
@@ -93,10 +96,12 @@ void NodeIndex::erase(IndexPlace place) {
 
 std::optional<NodeIndex::Hit> NodeIndex::find(const Demand& demand, IndexPlace from) const {
   const std::uint64_t bits = label_bits(demand.require);
-  for (auto at = trees_.lower_bound(std::max(from.gpus_total, demand.need.gpus)); at != trees_.end(); ++at) {
+  for (auto at = trees_.lower_bound(std::max(from.gpus_total, demand.need.gpus));
+       at != trees_.end(); ++at) {
     const Tree& tree = at->second;
     const std::uint32_t start = at->first == from.gpus_total ? from.position : 0;
-    if (const auto position = tree.find(1, 0, static_cast<std::uint32_t>(tree.leaves.size()), demand, bits, start))
+    if (const auto position =
+            tree.find(1, 0, static_cast<std::uint32_t>(tree.leaves.size()), demand, bits, start))
       return Hit{IndexPlace{at->first, *position}, tree.leaves[*position].node};
   }
   return std::nullopt;

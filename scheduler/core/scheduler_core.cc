@@ -11,8 +11,8 @@ namespace dlrun::sched {
 
 // ---- nodes
 
-/// `node` may have more room than before: lines with a task that fits there get another try. Enough, because a gang that
-/// did not fit anywhere before must now use a node that gained.
+/// `node` may have more room than before: lines with a task that fits there get another try.
+/// Enough, because a gang that did not fit anywhere before must now use a node that gained.
 void SchedulerCore::node_gained(NodeBook::Index index) {
   const NodeBook::Node& node = book_.at(index);
   if (!node.indexed) return;
@@ -20,7 +20,8 @@ void SchedulerCore::node_gained(NodeBook::Index index) {
   for (auto at = aside_.begin(); at != aside_.end() && at->first <= cpu;) {
     Line* line = at->second;
     const bool helps = std::any_of(line->key.begin(), line->key.end(), [&](const auto& part) {
-      return fits(part.first.need, node.room) && has_labels(node.capacity.labels, part.first.require);
+      return fits(part.first.need, node.room) &&
+             has_labels(node.capacity.labels, part.first.require);
     });
     if (!helps) {
       ++at;
@@ -46,17 +47,22 @@ void SchedulerCore::set_schedulable(const NodeId& id, bool schedulable, std::str
 
 Status SchedulerCore::check(const GangRequest& gang) const {
   if (gang.job.value == 0) return fail(Errc::kInvalidArgument, "job 0 is no job");
-  if (gang.tasks.empty()) return fail(Errc::kInvalidArgument, to_string(gang.job) + " has no tasks");
+  if (gang.tasks.empty())
+    return fail(Errc::kInvalidArgument, to_string(gang.job) + " has no tasks");
   if (gang.tasks.size() > kTasksMax)
-    return fail(Errc::kInvalidArgument, to_string(gang.job) + " has " + std::to_string(gang.tasks.size()) +
+    return fail(Errc::kInvalidArgument, to_string(gang.job) + " has " +
+                                            std::to_string(gang.tasks.size()) +
                                             " tasks, the most is " + std::to_string(kTasksMax));
   for (const TaskDemand& task : gang.tasks) {
     const Resources& r = task.need;
     if (r.cpu_milli < 0 || r.memory_bytes < 0 || r.gpus < 0 || r.ports < 0)
-      return fail(Errc::kInvalidArgument, task.role + "/" + std::to_string(task.rank) + " asks for less than nothing");
+      return fail(Errc::kInvalidArgument,
+                  task.role + "/" + std::to_string(task.rank) + " asks for less than nothing");
   }
-  if (queued_.contains(gang.job)) return fail(Errc::kAlreadyExists, to_string(gang.job) + " is queued");
-  if (placed_.contains(gang.job)) return fail(Errc::kAlreadyExists, to_string(gang.job) + " is placed");
+  if (queued_.contains(gang.job))
+    return fail(Errc::kAlreadyExists, to_string(gang.job) + " is queued");
+  if (placed_.contains(gang.job))
+    return fail(Errc::kAlreadyExists, to_string(gang.job) + " is placed");
   return {};
 }
 
@@ -117,7 +123,8 @@ void SchedulerCore::release(JobId job) {
 Status SchedulerCore::adopt(const GangRequest& gang, const Placement& placement) {
   DLRUN_TRY(check(gang));
   if (placement.slots.size() != gang.tasks.size())
-    return fail(Errc::kInvalidArgument, to_string(gang.job) + " has " + std::to_string(gang.tasks.size()) + " tasks but " +
+    return fail(Errc::kInvalidArgument, to_string(gang.job) + " has " +
+                                            std::to_string(gang.tasks.size()) + " tasks but " +
                                             std::to_string(placement.slots.size()) + " slots");
   std::set<std::pair<NodeId, std::uint16_t>> ports;
   std::set<std::pair<NodeId, std::string>> gpus;
@@ -126,12 +133,14 @@ Status SchedulerCore::adopt(const GangRequest& gang, const Placement& placement)
     const std::string task = gang.tasks[i].role + "/" + std::to_string(gang.tasks[i].rank);
     if (static_cast<std::int64_t>(slot.ports.size()) != gang.tasks[i].need.ports ||
         static_cast<std::int64_t>(slot.gpu_uuids.size()) != gang.tasks[i].need.gpus)
-      return fail(Errc::kInvalidArgument, task + " holds another number of ports or GPUs than it asks for");
+      return fail(Errc::kInvalidArgument,
+                  task + " holds another number of ports or GPUs than it asks for");
     if (std::string held = book_.overlap(slot); !held.empty())
       return fail(Errc::kFailedPrecondition, task + ": " + std::move(held));
     for (const std::uint16_t port : slot.ports)
       if (!ports.emplace(slot.node, port).second)
-        return fail(Errc::kFailedPrecondition, task + ": port " + std::to_string(port) + " twice in one gang");
+        return fail(Errc::kFailedPrecondition,
+                    task + ": port " + std::to_string(port) + " twice in one gang");
     for (const std::string& uuid : slot.gpu_uuids)
       if (!gpus.emplace(slot.node, uuid).second)
         return fail(Errc::kFailedPrecondition, task + ": GPU " + uuid + " twice in one gang");
@@ -182,15 +191,16 @@ std::vector<WhyLine> SchedulerCore::why(JobId job) const {
   const auto at = queued_.find(job);
   if (at == queued_.end()) return {};
   std::vector<WhyLine> lines = explain_demands(book_, at->second.gang, at->second.parts);
-  const bool each_fits = std::all_of(at->second.parts.begin(), at->second.parts.end(), [&](const ShapePart& part) {
-    return book_.index().find(part.demand, IndexPlace{}).has_value();
-  });
+  const bool each_fits =
+      std::all_of(at->second.parts.begin(), at->second.parts.end(), [&](const ShapePart& part) {
+        return book_.index().find(part.demand, IndexPlace{}).has_value();
+      });
   if (each_fits && !fit_gang(book_, at->second.parts)) {
     std::uint32_t total = 0;
     book_.for_each_known([&](const NodeBook::Node&) { ++total; });
     lines.push_back(WhyLine{"gang", total, total,
-                            "only " + std::to_string(count_placeable(book_, at->second.parts)) + " of " +
-                                std::to_string(at->second.gang.tasks.size()) +
+                            "only " + std::to_string(count_placeable(book_, at->second.parts)) +
+                                " of " + std::to_string(at->second.gang.tasks.size()) +
                                 " tasks fit at the same time, and a gang is placed whole"});
   }
   return lines;
@@ -199,7 +209,8 @@ std::vector<WhyLine> SchedulerCore::why(JobId job) const {
 Usage SchedulerCore::usage(const NodeId& id) const {
   const NodeBook::Node* node = book_.find(id);
   if (node == nullptr) return {};
-  return Usage{node->cpu_milli_held, node->memory_bytes_held, static_cast<std::int32_t>(node->gpus_held.size()),
+  return Usage{node->cpu_milli_held, node->memory_bytes_held,
+               static_cast<std::int32_t>(node->gpus_held.size()),
                static_cast<std::int32_t>(node->ports_held.size())};
 }
 

@@ -15,8 +15,9 @@ std::strong_ordering operator<=>(const Demand& a, const Demand& b) {
 }
 
 bool fits(const Resources& need, const Room& room) {
-  return fits_number(need.cpu_milli, room.cpu_milli) && fits_number(need.memory_bytes, room.memory_bytes) &&
-         fits_number(need.gpus, room.gpus) && fits_number(need.ports, room.ports);
+  return fits_number(need.cpu_milli, room.cpu_milli) &&
+         fits_number(need.memory_bytes, room.memory_bytes) && fits_number(need.gpus, room.gpus) &&
+         fits_number(need.ports, room.ports);
 }
 
 bool has_labels(const Labels& node, const Labels& require) {
@@ -28,13 +29,13 @@ bool has_labels(const Labels& node, const Labels& require) {
 }
 
 Room minus(Room room, const Resources& need) {
-  return Room{room.cpu_milli - need.cpu_milli, room.memory_bytes - need.memory_bytes, room.gpus - need.gpus,
-              room.ports - need.ports};
+  return Room{room.cpu_milli - need.cpu_milli, room.memory_bytes - need.memory_bytes,
+              room.gpus - need.gpus, room.ports - need.ports};
 }
 
 Room plus(Room room, const Resources& need) {
-  return Room{room.cpu_milli + need.cpu_milli, room.memory_bytes + need.memory_bytes, room.gpus + need.gpus,
-              room.ports + need.ports};
+  return Room{room.cpu_milli + need.cpu_milli, room.memory_bytes + need.memory_bytes,
+              room.gpus + need.gpus, room.ports + need.ports};
 }
 
 std::vector<ShapePart> parts_of(const GangRequest& gang) {
@@ -50,7 +51,8 @@ std::vector<ShapePart> parts_of(const GangRequest& gang) {
 ShapeKey shape_key(const std::vector<ShapePart>& parts) {
   ShapeKey key;
   key.reserve(parts.size());
-  for (const ShapePart& part : parts) key.emplace_back(part.demand, static_cast<std::uint32_t>(part.tasks.size()));
+  for (const ShapePart& part : parts)
+    key.emplace_back(part.demand, static_cast<std::uint32_t>(part.tasks.size()));
   return key;
 }
 

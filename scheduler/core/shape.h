@@ -1,7 +1,7 @@
 #pragma once
-/// scheduler/core/shape.h: what a task asks for, what a node has left, and the shape of a gang: its tasks without their names.
-/// Gangs of one shape fit or do not fit together, so that a pile of them costs one try.
-/// Units: cpu in 1/1000 of a core, memory in bytes.
+/// scheduler/core/shape.h: what a task asks for, what a node has left, and the shape of a gang: its
+/// tasks without their names. Gangs of one shape fit or do not fit together, so that a pile of them
+/// costs one try. Units: cpu in 1/1000 of a core, memory in bytes.
 
 #include <compare>
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace dlrun::sched {
 
-/// Free resources of one node. Negative when the node was given more than it has (its capacity shrank, or a gang was adopted).
+/// Free resources of one node. Negative when the node was given more than it has (its capacity
+/// shrank, or a gang was adopted).
 struct Room {
   std::int64_t cpu_milli = 0;
   std::int64_t memory_bytes = 0;
@@ -30,7 +31,9 @@ struct Demand {
 std::strong_ordering operator<=>(const Demand& a, const Demand& b);
 
 /// A need of nothing always fits, also where the room is negative.
-constexpr bool fits_number(std::int64_t need, std::int64_t room) { return need == 0 || need <= room; }
+constexpr bool fits_number(std::int64_t need, std::int64_t room) {
+  return need == 0 || need <= room;
+}
 bool fits(const Resources& need, const Room& room);
 bool has_labels(const Labels& node, const Labels& require);
 Room minus(Room room, const Resources& need);

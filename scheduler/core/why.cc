@@ -15,7 +15,9 @@ std::string number(double value, const char* unit) {
   return text;
 }
 
-std::string cpus(std::int64_t milli) { return number(static_cast<double>(milli) / 1000, milli == 1000 ? "CPU" : "CPUs"); }
+std::string cpus(std::int64_t milli) {
+  return number(static_cast<double>(milli) / 1000, milli == 1000 ? "CPU" : "CPUs");
+}
 std::string bytes(std::int64_t n) {
   const double v = static_cast<double>(n);
   if (n >= std::int64_t{1} << 30) return number(v / (std::int64_t{1} << 30), "GiB");
@@ -35,8 +37,10 @@ struct Dimension {
 constexpr std::array<Dimension, 4> kDimensions = {{
     {"gpu", [](const Resources& r) -> std::int64_t { return r.gpus; },
      [](const Room& r) -> std::int64_t { return r.gpus; }, gpus},
-    {"cpu", [](const Resources& r) { return r.cpu_milli; }, [](const Room& r) { return r.cpu_milli; }, cpus},
-    {"memory", [](const Resources& r) { return r.memory_bytes; }, [](const Room& r) { return r.memory_bytes; }, bytes},
+    {"cpu", [](const Resources& r) { return r.cpu_milli; },
+     [](const Room& r) { return r.cpu_milli; }, cpus},
+    {"memory", [](const Resources& r) { return r.memory_bytes; },
+     [](const Room& r) { return r.memory_bytes; }, bytes},
     {"port", [](const Resources& r) -> std::int64_t { return r.ports; },
      [](const Room& r) -> std::int64_t { return r.ports; }, ports},
 }};
@@ -55,8 +59,8 @@ std::string label_text(const Labels& labels) {
 }
 
 Room total_of(const NodeBook::Node& node) {
-  return Room{node.capacity.cpu_milli, node.capacity.memory_bytes, static_cast<std::int32_t>(node.capacity.gpu_uuids.size()),
-              node.capacity.ports.count};
+  return Room{node.capacity.cpu_milli, node.capacity.memory_bytes,
+              static_cast<std::int32_t>(node.capacity.gpu_uuids.size()), node.capacity.ports.count};
 }
 
 struct Tally {
@@ -83,7 +87,8 @@ Tally tally(const NodeBook& book, const Dimension& dimension, const Resources& n
 
 }  // namespace
 
-std::vector<WhyLine> explain_demands(const NodeBook& book, const GangRequest& gang, const std::vector<ShapePart>& parts) {
+std::vector<WhyLine> explain_demands(const NodeBook& book, const GangRequest& gang,
+                                     const std::vector<ShapePart>& parts) {
   std::vector<WhyLine> lines;
   std::uint32_t total = 0, shut = 0;
   std::string reasons;
@@ -106,13 +111,15 @@ std::vector<WhyLine> explain_demands(const NodeBook& book, const GangRequest& ga
       if (!has_labels(node.capacity.labels, part.demand.require)) ++unlabelled;
     });
     if (unlabelled > 0)
-      lines.push_back(WhyLine{"label", unlabelled, total, name + " requires " + label_text(part.demand.require)});
+      lines.push_back(WhyLine{"label", unlabelled, total,
+                              name + " requires " + label_text(part.demand.require)});
     for (const Dimension& dimension : kDimensions) {
       const Tally t = tally(book, dimension, part.demand.need, false);
       if (t.failing == 0) continue;
       lines.push_back(WhyLine{dimension.name, t.failing, t.total,
                               name + " needs " + dimension.print(dimension.need(part.demand.need)) +
-                                  ", the most free on one node is " + dimension.print(t.best) + " on " + t.best_node});
+                                  ", the most free on one node is " + dimension.print(t.best) +
+                                  " on " + t.best_node});
     }
   }
   return lines;
@@ -128,8 +135,8 @@ std::optional<std::string> explain_impossible(const NodeBook& book, const GangRe
     for (const Dimension& dimension : kDimensions) {
       const Tally t = tally(book, dimension, part.demand.need, true);
       if (t.failing == t.total)
-        return name + " needs " + dimension.print(dimension.need(part.demand.need)) + ", the most any node has is " +
-               dimension.print(t.best);
+        return name + " needs " + dimension.print(dimension.need(part.demand.need)) +
+               ", the most any node has is " + dimension.print(t.best);
     }
     bool labelled = false, whole = false;
     book.for_each_known([&](const NodeBook::Node& node) {
@@ -137,17 +144,19 @@ std::optional<std::string> explain_impossible(const NodeBook& book, const GangRe
       labelled = true;
       whole = whole || fits(part.demand.need, total_of(node));
     });
-    if (!labelled) return name + " requires " + label_text(part.demand.require) + ", which no node has";
+    if (!labelled)
+      return name + " requires " + label_text(part.demand.require) + ", which no node has";
     if (!whole) return name + " asks for more than any one node has of everything together";
   }
   for (const Dimension& dimension : kDimensions) {
     std::int64_t need = 0, have = 0;
     for (const ShapePart& part : parts)
       need += dimension.need(part.demand.need) * static_cast<std::int64_t>(part.tasks.size());
-    book.for_each_known([&](const NodeBook::Node& node) { have += dimension.room(total_of(node)); });
+    book.for_each_known(
+        [&](const NodeBook::Node& node) { have += dimension.room(total_of(node)); });
     if (!fits_number(need, have))
-      return "the gang of " + std::to_string(gang.tasks.size()) + " needs " + dimension.print(need) +
-             ", all nodes together have " + dimension.print(have);
+      return "the gang of " + std::to_string(gang.tasks.size()) + " needs " +
+             dimension.print(need) + ", all nodes together have " + dimension.print(have);
   }
   return std::nullopt;
 }

@@ -11,15 +11,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-NodeCapacity node(std::string name, std::int64_t cpus, int gpus = 0, int ports = 10, Labels labels = {}) {
-  NodeCapacity c{NodeId(name), cpus * 1000, 16ll << 30, {}, PortRange{7000, static_cast<std::uint16_t>(ports)}, labels};
+NodeCapacity node(std::string name, std::int64_t cpus, int gpus = 0, int ports = 10,
+                  Labels labels = {}) {
+  NodeCapacity c{
+      NodeId(name), cpus * 1000, 16ll << 30, {}, PortRange{7000, static_cast<std::uint16_t>(ports)},
+      labels};
   for (int i = 0; i < gpus; ++i) c.gpu_uuids.push_back("GPU-" + name + "-" + std::to_string(i));
   return c;
 }
 
-GangRequest gang(std::uint64_t job, int tasks, Resources need, std::int32_t priority = 0, std::int64_t submitted = 0) {
+GangRequest gang(std::uint64_t job, int tasks, Resources need, std::int32_t priority = 0,
+                 std::int64_t submitted = 0) {
   GangRequest g{JobId(job), Generation(1), priority, TimePoint(Duration(submitted)), {}};
-  for (int i = 0; i < tasks; ++i) g.tasks.push_back(TaskDemand{"worker", static_cast<std::uint32_t>(i), need, {}});
+  for (int i = 0; i < tasks; ++i)
+    g.tasks.push_back(TaskDemand{"worker", static_cast<std::uint32_t>(i), need, {}});
   return g;
 }
 
@@ -177,7 +182,10 @@ TEST(SchedulerCore, SaysWhyInCountsAndWords) {
   EXPECT_EQ(lines[1].nodes_total, 3u);
   EXPECT_EQ(lines[2].constraint, "cpu");
   EXPECT_EQ(lines[2].nodes_failing, 1u);
-  EXPECT_THAT(lines[2].detail, HasSubstr("worker/0 (and 1 like it) needs 3 CPUs, the most free on one node is 8 CPUs on n3"));
+  EXPECT_THAT(
+      lines[2].detail,
+      HasSubstr(
+          "worker/0 (and 1 like it) needs 3 CPUs, the most free on one node is 8 CPUs on n3"));
   EXPECT_EQ(lines[3].constraint, "gang");
   EXPECT_THAT(lines[3].detail, HasSubstr("only 1 of 2 tasks"));
   EXPECT_TRUE(core.why(JobId(77)).empty());
@@ -188,9 +196,12 @@ TEST(SchedulerCore, TellsWhatCanNeverFit) {
   EXPECT_THAT(core.impossible(gang(1, 1, {})).value_or(""), HasSubstr("no node has joined"));
   core.add_node(node("n1", 4, 4, 10, {{"zone", "a"}}));
   core.add_node(node("n2", 8));
-  EXPECT_EQ(core.impossible(gang(1, 1, {.gpus = 8})), "worker/0 needs 8 GPUs, the most any node has is 4 GPUs");
-  EXPECT_THAT(core.impossible(gang(1, 1, {.cpu_milli = 8000, .gpus = 1})).value_or(""), HasSubstr("everything together"));
-  EXPECT_THAT(core.impossible(gang(1, 13, {})).value_or(""), HasSubstr("all nodes together have 12 CPUs"));
+  EXPECT_EQ(core.impossible(gang(1, 1, {.gpus = 8})),
+            "worker/0 needs 8 GPUs, the most any node has is 4 GPUs");
+  EXPECT_THAT(core.impossible(gang(1, 1, {.cpu_milli = 8000, .gpus = 1})).value_or(""),
+              HasSubstr("everything together"));
+  EXPECT_THAT(core.impossible(gang(1, 13, {})).value_or(""),
+              HasSubstr("all nodes together have 12 CPUs"));
   GangRequest labelled = gang(1, 1, {});
   labelled.tasks[0].require["zone"] = "b";
   EXPECT_THAT(core.impossible(labelled).value_or(""), HasSubstr("zone=b, which no node has"));

@@ -1,5 +1,6 @@
 // SchedulerCore against the oracle: random events, compared after each.
-// A failing seed is printed; DLRUN_SEED=<n> runs that one alone, DLRUN_LONG=1 runs 20 times as many.
+// A failing seed is printed; DLRUN_SEED=<n> runs that one alone, DLRUN_LONG=1 runs 20 times as
+// many.
 
 #include <gtest/gtest.h>
 
@@ -62,8 +63,10 @@ class Sequence {
     c.node = NodeId(random_node());
     c.cpu_milli = static_cast<std::int64_t>(rng_.below(6)) * 1000;
     c.memory_bytes = static_cast<std::int64_t>(rng_.below(5)) << 30;
-    for (std::uint64_t i = rng_.below(4); i > 0; --i) c.gpu_uuids.push_back("GPU-" + std::to_string(i));
-    c.ports = PortRange{static_cast<std::uint16_t>(7000 + rng_.below(3)), static_cast<std::uint16_t>(rng_.below(6))};
+    for (std::uint64_t i = rng_.below(4); i > 0; --i)
+      c.gpu_uuids.push_back("GPU-" + std::to_string(i));
+    c.ports = PortRange{static_cast<std::uint16_t>(7000 + rng_.below(3)),
+                        static_cast<std::uint16_t>(rng_.below(6))};
     if (rng_.below(2) == 0) c.labels["zone"] = rng_.below(2) == 0 ? "a" : "b";
     core_.add_node(c);
     s_.nodes[c.node.value].capacity = c;
@@ -96,7 +99,8 @@ class Sequence {
     s_.running.erase(at);
   }
 
-  /// What was released last comes back as it was, as after a restart: sometimes something else sits there by now.
+  /// What was released last comes back as it was, as after a restart: sometimes something else sits
+  /// there by now.
   void adopt() {
     if (!gone_) return;
     const std::uint64_t job = gone_->gang.job.value;
@@ -118,21 +122,32 @@ class Sequence {
   void event() {
     const std::string node = random_node();
     switch (rng_.below(12)) {
-      case 0: add_node(); break;
+      case 0:
+        add_node();
+        break;
       case 1:
         core_.remove_node(NodeId(node));
         s_.nodes.erase(node);
         break;
-      case 2: case 3: {
+      case 2:
+      case 3: {
         const bool on = rng_.below(3) != 0;
         core_.set_schedulable(NodeId(node), on, "draining");
         if (s_.nodes.contains(node)) s_.nodes[node].schedulable = on;
         break;
       }
-      case 4: release(); break;
-      case 5: case 6: release_running(); break;
-      case 7: adopt(); break;
-      default: submit();
+      case 4:
+        release();
+        break;
+      case 5:
+      case 6:
+        release_running();
+        break;
+      case 7:
+        adopt();
+        break;
+      default:
+        submit();
     }
   }
 
@@ -140,7 +155,8 @@ class Sequence {
     for (;;) {
       const auto expected = oracle::next_job(s_);
       const auto got = core_.next();
-      ASSERT_EQ(got.has_value(), expected.has_value()) << (expected ? to_string(*expected) : "none");
+      ASSERT_EQ(got.has_value(), expected.has_value())
+          << (expected ? to_string(*expected) : "none");
       if (!got) return;
       ASSERT_EQ(got->job, *expected);
       const GangRequest gang = s_.queue.at(got->job.value);
@@ -164,16 +180,19 @@ class Sequence {
       ASSERT_EQ(got.ports_used, want.ports_used) << node;
     }
     const GangRequest asked = random_gang();
-    ASSERT_EQ(core_.impossible(asked).has_value(), s_.nodes.empty() || oracle::impossible(s_, asked));
+    ASSERT_EQ(core_.impossible(asked).has_value(),
+              s_.nodes.empty() || oracle::impossible(s_, asked));
     for (const auto& [job, gang] : s_.queue) {
       const auto lines = core_.why(JobId(job));
       for (const std::string constraint : {"node", "label", "cpu", "memory", "gpu", "port"}) {
         for (const TaskDemand& task : gang.tasks) {
           const std::uint32_t want = oracle::nodes_failing(s_, constraint, task);
           const bool said = std::any_of(lines.begin(), lines.end(), [&](const WhyLine& line) {
-            return line.constraint == constraint && line.nodes_failing == want && line.nodes_total == s_.nodes.size();
+            return line.constraint == constraint && line.nodes_failing == want &&
+                   line.nodes_total == s_.nodes.size();
           });
-          ASSERT_TRUE(said || want == 0) << to_string(JobId(job)) << " " << constraint << " " << want;
+          ASSERT_TRUE(said || want == 0)
+              << to_string(JobId(job)) << " " << constraint << " " << want;
         }
       }
       break;  // one job a step is enough

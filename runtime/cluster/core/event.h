@@ -1,8 +1,9 @@
 #pragma once
-/// runtime/cluster/core/event.h: what the control plane writes to the EventLog, as values. Every table is a fold of
-/// these, in order of the log. runtime/wire encodes each as one record; the record's `job` is job_of(event).
-/// Order per job: JobSubmitted (JobPlaced JobStateChanged* TaskEnded* GenerationEnded)* JobEnded, with JobKillRequested
-/// and the input records anywhere between. Nothing follows JobEnded; a reader ignores what does.
+/// runtime/cluster/core/event.h: what the control plane writes to the EventLog, as values. Every
+/// table is a fold of these, in order of the log. runtime/wire encodes each as one record; the
+/// record's `job` is job_of(event). Order per job: JobSubmitted (JobPlaced JobStateChanged*
+/// TaskEnded* GenerationEnded)* JobEnded, with JobKillRequested and the input records anywhere
+/// between. Nothing follows JobEnded; a reader ignores what does.
 
 #include <cstdint>
 #include <string>
@@ -15,18 +16,29 @@
 
 namespace dlrun::cluster {
 
-// ---- the cluster -----------------------------------------------------------------------------------------------
+// ---- the cluster
+// -----------------------------------------------------------------------------------------------
 
-/// A coordinator took over. Durable before it answers anybody: its epochs are above all earlier ones.
-struct TermStarted { std::uint64_t term = 0; };
+/// A coordinator took over. Durable before it answers anybody: its epochs are above all earlier
+/// ones.
+struct TermStarted {
+  std::uint64_t term = 0;
+  friend bool operator==(const TermStarted&, const TermStarted&) = default;
+};
 
-struct SeenKey { std::string key; JobId job; std::uint64_t fingerprint = 0; };
+struct SeenKey {
+  std::string key;
+  JobId job;
+  std::uint64_t fingerprint = 0;
+  friend bool operator==(const SeenKey&, const SeenKey&) = default;
+};
 /// Stands for the records of ended jobs that retention removed: a log may begin with it.
 struct Baseline {
   std::uint64_t term = 0;
   JobId last_job;
   std::uint64_t jobs_finished = 0;
   std::vector<SeenKey> keys;  ///< idempotency keys, oldest first, bounded
+  friend bool operator==(const Baseline&, const Baseline&) = default;
 };
 
 struct NodeJoined {
@@ -35,6 +47,7 @@ struct NodeJoined {
   std::string address;
   std::string version;
   sched::NodeCapacity capacity;
+  friend bool operator==(const NodeJoined&, const NodeJoined&) = default;
 };
 
 struct NodeStateChanged {
@@ -42,9 +55,11 @@ struct NodeStateChanged {
   Incarnation incarnation;
   NodeState state = NodeState::kUp;
   std::string reason;
+  friend bool operator==(const NodeStateChanged&, const NodeStateChanged&) = default;
 };
 
-// ---- one job ---------------------------------------------------------------------------------------------------
+// ---- one job
+// ---------------------------------------------------------------------------------------------------
 
 struct JobSubmitted {
   JobId job;
@@ -52,12 +67,14 @@ struct JobSubmitted {
   std::string key;                ///< "<owner>\n<Idempotency-Key>"; "" = none
   std::uint64_t fingerprint = 0;  ///< of the spec
   WallTime at;
+  friend bool operator==(const JobSubmitted&, const JobSubmitted&) = default;
 };
 
 struct PlacedTask {
   TaskId task;
   std::string address;  ///< of its node
   sched::Slot slot;
+  friend bool operator==(const PlacedTask&, const PlacedTask&) = default;
 };
 
 /// Generation `generation` holds these slots under `epoch`. Durable before any agent hears of it.
@@ -67,10 +84,11 @@ struct JobPlaced {
   Epoch epoch;
   std::vector<PlacedTask> tasks;  ///< by role in order of the spec, then by rank
   WallTime at;
+  friend bool operator==(const JobPlaced&, const JobPlaced&) = default;
 };
 
-/// kRunning: every task of the generation has started. kStopping: `cause` ends it (only kTimeLimit and kStartFailed come
-/// this way; failures and kills have records of their own).
+/// kRunning: every task of the generation has started. kStopping: `cause` ends it (only kTimeLimit
+/// and kStartFailed come this way; failures and kills have records of their own).
 struct JobStateChanged {
   JobId job;
   Generation generation;
@@ -78,6 +96,7 @@ struct JobStateChanged {
   Cause cause = Cause::kNone;
   std::string reason;
   WallTime at;
+  friend bool operator==(const JobStateChanged&, const JobStateChanged&) = default;
 };
 
 struct TaskEnded {
@@ -85,12 +104,14 @@ struct TaskEnded {
   Epoch epoch;
   TaskEnd end;
   WallTime at;
+  friend bool operator==(const TaskEnded&, const TaskEnded&) = default;
 };
 
 struct JobKillRequested {
   JobId job;
   std::string reason;
   WallTime at;
+  friend bool operator==(const JobKillRequested&, const JobKillRequested&) = default;
 };
 
 /// Every task of the generation has ended and the job goes back to the queue as generation + 1.
@@ -100,26 +121,50 @@ struct GenerationEnded {
   Cause cause = Cause::kNone;
   std::string reason;
   WallTime at;
+  friend bool operator==(const GenerationEnded&, const GenerationEnded&) = default;
 };
 
 /// The one final record: the whole view, so that a finished job is answered from this record alone.
 /// view.spec.submit_env is left out.
-struct JobEnded { JobView view; };
+struct JobEnded {
+  JobView view;
+  friend bool operator==(const JobEnded&, const JobEnded&) = default;
+};
 
-// ---- inputs: the operations on a job's ledger, replayed in order -------------------------------------------------
+// ---- inputs: the operations on a job's ledger, replayed in order
+// -------------------------------------------------
 
-struct InputFilesSet { JobId job; Generation generation; std::string input; std::vector<io::FileEntry> files; };
-struct SplitsLeased { TaskId consumer; std::string input; std::uint32_t splits_max = 1; std::uint64_t request = 0;
-                      bool resync = false; std::vector<io::SplitKey> held; };
-struct SplitFinished { TaskId consumer; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
+struct InputFilesSet {
+  JobId job;
+  Generation generation;
+  std::string input;
+  std::vector<io::FileEntry> files;
+  friend bool operator==(const InputFilesSet&, const InputFilesSet&) = default;
+};
+struct SplitsLeased {
+  TaskId consumer;
+  std::string input;
+  std::uint32_t splits_max = 1;
+  std::uint64_t request = 0;
+  bool resync = false;
+  std::vector<io::SplitKey> held;
+  friend bool operator==(const SplitsLeased&, const SplitsLeased&) = default;
+};
+struct SplitFinished {
+  TaskId consumer;
+  std::string input;
+  std::uint64_t split_id = 0;
+  std::uint32_t pass = 0;
+  friend bool operator==(const SplitFinished&, const SplitFinished&) = default;
+};
 
-using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted, JobPlaced, JobStateChanged,
-                           TaskEnded, JobKillRequested, GenerationEnded, JobEnded, InputFilesSet, SplitsLeased,
-                           SplitFinished>;
+using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
+                           JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
+                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished>;
 
-JobId job_of(const Event& event);               ///< {0} = cluster
-std::string_view kind_of(const Event& event);   ///< "job_submitted", ...
-std::string text_of(const Event& event);        ///< one line for a person
+JobId job_of(const Event& event);              ///< {0} = cluster
+std::string_view kind_of(const Event& event);  ///< "job_submitted", ...
+std::string text_of(const Event& event);       ///< one line for a person
 /// False for records that only machines read (the inputs' ledger, baselines).
 bool is_for_people(const Event& event);
 

@@ -1,7 +1,7 @@
 #pragma once
-/// runtime/cluster/core/msg.h: jobs, tasks and nodes as values, and what coordinator and agent say to each other.
-/// runtime/wire encodes each message in an Envelope; nothing here knows how.
-/// Units: durations ns (Duration), sizes bytes.
+/// runtime/cluster/core/msg.h: jobs, tasks and nodes as values, and what coordinator and agent say
+/// to each other. runtime/wire encodes each message in an Envelope; nothing here knows how. Units:
+/// durations ns (Duration), sizes bytes.
 
 #include <array>
 #include <cstdint>
@@ -20,14 +20,19 @@
 
 namespace dlrun::cluster {
 
-// ---- jobs ------------------------------------------------------------------------------------------------------
+// ---- jobs
+// ------------------------------------------------------------------------------------------------------
 
 enum class RoleKind : std::uint8_t { kBatch = 0, kService = 1 };
 /// kProcess: argv is a program. kShardHost: dlrun's own parameter shard (argv empty).
 enum class RoleProgram : std::uint8_t { kProcess = 0, kShardHost = 1 };
-enum class EnvPolicy : std::uint8_t { kClean = 0, kInherit = 1 };  ///< inherit: the submitter's, in JobSpec::submit_env
+enum class EnvPolicy : std::uint8_t {
+  kClean = 0,
+  kInherit = 1
+};  ///< inherit: the submitter's, in JobSpec::submit_env
 
-using EnvList = std::vector<std::pair<std::string, std::string>>;  ///< values may hold '=', '|', newlines, any byte but NUL
+using EnvList = std::vector<std::pair<std::string, std::string>>;  ///< values may hold '=', '|',
+                                                                   ///< newlines, any byte but NUL
 
 struct RoleSpec {
   std::string name;
@@ -37,30 +42,33 @@ struct RoleSpec {
   std::uint32_t count_max = 1;
   std::vector<std::string> argv;
   EnvList env;
-  std::string cwd;  ///< "" = JobSpec::cwd where it exists on the node, else the task's work directory
+  std::string
+      cwd;  ///< "" = JobSpec::cwd where it exists on the node, else the task's work directory
   sched::Resources resources;
   sched::Labels require;
   std::vector<std::string> after;  ///< roles that must be ready before this one's program runs
+  friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
 enum class Cause : std::uint8_t {
   kNone = 0,
-  kExit = 1,        ///< the program ended; code
-  kSignal = 2,      ///< the program was ended by a signal; signal
-  kOom = 3,         ///< the memory limit; peak_bytes, limit_bytes
+  kExit = 1,    ///< the program ended; code
+  kSignal = 2,  ///< the program was ended by a signal; signal
+  kOom = 3,     ///< the memory limit; peak_bytes, limit_bytes
   kTimeLimit = 4,
   kUserKill = 5,
-  kSibling = 6,     ///< stopped because another rank failed
+  kSibling = 6,  ///< stopped because another rank failed
   kNodeLost = 7,
   kShimLost = 8,
-  kStartFailed = 9, ///< could not be started: detail says why
+  kStartFailed = 9,  ///< could not be started: detail says why
   kPreempted = 10,
-  kCoordinator = 11,///< refused or ended by the control plane: detail says why
+  kCoordinator = 11,  ///< refused or ended by the control plane: detail says why
 };
 
 struct RestartPolicy {
   std::uint32_t restarts_max = 0;  ///< new generations after the first
   std::vector<Cause> on = {Cause::kNodeLost, Cause::kShimLost};
+  friend bool operator==(const RestartPolicy&, const RestartPolicy&) = default;
 };
 
 struct JobSpec {
@@ -71,55 +79,82 @@ struct JobSpec {
   std::vector<RoleSpec> roles;
   std::vector<io::InputSpec> inputs;
   RestartPolicy restart;
-  Duration time_limit{0};       ///< 0 = none
-  Duration grace{std::chrono::seconds(30)};          ///< TERM to KILL on a user's kill
-  Duration failure_grace{std::chrono::seconds(2)};   ///< TERM to KILL of the siblings of a failed rank
+  Duration time_limit{0};                    ///< 0 = none
+  Duration grace{std::chrono::seconds(30)};  ///< TERM to KILL on a user's kill
+  Duration failure_grace{
+      std::chrono::seconds(2)};  ///< TERM to KILL of the siblings of a failed rank
   EnvPolicy env_policy = EnvPolicy::kInherit;
   EnvList submit_env;
-  std::string cwd;              ///< the submitter's directory
+  std::string cwd;  ///< the submitter's directory
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
 /// design 9. The picture with its transitions is in job_core.h.
 enum class JobState : std::uint8_t {
-  kPending = 0, kAdmitted = 1, kStaging = 2, kStarting = 3, kRunning = 4, kStopping = 5, kCommitting = 6,
-  kSucceeded = 7, kFailed = 8, kCancelled = 9, kTimeout = 10, kOom = 11, kLost = 12, kHeld = 13, kPreempted = 14,
+  kPending = 0,
+  kAdmitted = 1,
+  kStaging = 2,
+  kStarting = 3,
+  kRunning = 4,
+  kStopping = 5,
+  kCommitting = 6,
+  kSucceeded = 7,
+  kFailed = 8,
+  kCancelled = 9,
+  kTimeout = 10,
+  kOom = 11,
+  kLost = 12,
+  kHeld = 13,
+  kPreempted = 14,
 };
 constexpr bool is_final(JobState s) { return s >= JobState::kSucceeded && s <= JobState::kLost; }
 std::string_view to_string(JobState state);  ///< "PENDING"
 std::string_view to_string(Cause cause);     ///< "exit", "signal", "oom", ...
 
-enum class TaskState : std::uint8_t { kWaiting = 0, kPreparing = 1, kPrepared = 2, kRunning = 3, kReady = 4, kStopping = 5, kEnded = 6 };
+enum class TaskState : std::uint8_t {
+  kWaiting = 0,
+  kPreparing = 1,
+  kPrepared = 2,
+  kRunning = 3,
+  kReady = 4,
+  kStopping = 5,
+  kEnded = 6
+};
 std::string_view to_string(TaskState state);
 
 /// How a task ended. One terminal path: every end, from whatever side, becomes one of these.
 struct TaskEnd {
   Cause cause = Cause::kNone;
-  std::int32_t code = 0;     ///< kExit
-  std::int32_t signal = 0;   ///< kSignal and the kills
+  std::int32_t code = 0;    ///< kExit
+  std::int32_t signal = 0;  ///< kSignal and the kills
   std::uint64_t peak_bytes = 0;
   std::uint64_t limit_bytes = 0;
-  std::string detail;        ///< for a person
+  std::string detail;  ///< for a person
   bool ok() const { return cause == Cause::kExit && code == 0; }
   friend bool operator==(const TaskEnd&, const TaskEnd&) = default;
 };
 
-/// The exit code that `dlrun run` and `dlrun wait` return for this end: the user's own, or 128 + signal.
+/// The exit code that `dlrun run` and `dlrun wait` return for this end: the user's own, or 128 +
+/// signal.
 int exit_code(const TaskEnd& end);
 
-// ---- coordinator -> agent --------------------------------------------------------------------------------------
+// ---- coordinator -> agent
+// --------------------------------------------------------------------------------------
 
 using Token = std::array<std::uint8_t, 32>;
 
 struct RegisterAck {
   std::uint64_t term = 0;
-  Duration lease{0};      ///< the agent must be heard within this
+  Duration lease{0};  ///< the agent must be heard within this
   Duration heartbeat{0};
-  std::string log_endpoint;  ///< where logs are shipped (data plane)
-  std::string log_key;       ///< the coordinator's CURVE public key (Z85)
+  std::string log_endpoint;           ///< where logs are shipped (data plane)
+  std::string log_key;                ///< the coordinator's CURVE public key (Z85)
   std::vector<TaskId> unknown_tasks;  ///< kill these: they belong to no live epoch
+  friend bool operator==(const RegisterAck&, const RegisterAck&) = default;
 };
 
-/// Makes the work directory, leases the files, starts nothing. Answer: TaskUpdate{kPrepared}, or kEnded with kStartFailed.
+/// Makes the work directory, leases the files, starts nothing. Answer: TaskUpdate{kPrepared}, or
+/// kEnded with kStartFailed.
 struct PrepareTask {
   TaskId task;
   Epoch epoch;
@@ -127,7 +162,7 @@ struct PrepareTask {
   std::string owner;
   RoleProgram program = RoleProgram::kProcess;
   std::vector<std::string> argv;
-  EnvList env;              ///< complete but for what the agent adds (paths, sockets)
+  EnvList env;  ///< complete but for what the agent adds (paths, sockets)
   std::string cwd;
   sched::Resources resources;
   sched::Slot slot;
@@ -136,6 +171,7 @@ struct PrepareTask {
   std::vector<io::InputSpec> inputs;
   Duration time_limit{0};
   bool start_at_once = false;  ///< a gang of one needs no barrier: Prepare and Start in one message
+  friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
 struct TaskMember {
@@ -143,15 +179,18 @@ struct TaskMember {
   NodeId node;
   std::string address;  ///< literal IP by the node's route
   std::vector<std::uint16_t> ports;
+  friend bool operator==(const TaskMember&, const TaskMember&) = default;
 };
 
-/// Runs the prepared program. Sent when the whole gang is prepared and the roles in `after` are ready.
+/// Runs the prepared program. Sent when the whole gang is prepared and the roles in `after` are
+/// ready.
 struct StartTask {
   TaskId task;
   Epoch epoch;
   std::vector<TaskMember> members;
-  EnvList env;  ///< rendezvous variables, appended to PrepareTask::env
+  EnvList env;    ///< rendezvous variables, appended to PrepareTask::env
   ps::PsView ps;  ///< empty shards = none
+  friend bool operator==(const StartTask&, const StartTask&) = default;
 };
 
 struct StopTask {
@@ -159,36 +198,72 @@ struct StopTask {
   Epoch epoch;
   Duration grace{0};  ///< TERM, this long, KILL
   Cause cause = Cause::kUserKill;
+  friend bool operator==(const StopTask&, const StopTask&) = default;
 };
 
-/// A worker is gone (left well or died): its clocks leave every shard's set. Sent to the agents of the job's shards.
+/// A worker is gone (left well or died): its clocks leave every shard's set. Sent to the agents of
+/// the job's shards.
 struct WorkerGone {
   TaskId shard_task;  ///< to whom
   TaskId worker;
   Epoch epoch;
+  friend bool operator==(const WorkerGone&, const WorkerGone&) = default;
 };
 
-struct BarrierDone { TaskId task; Epoch epoch; std::string name; std::uint64_t round = 0; };
-struct LeaseReply { TaskId task; Epoch epoch; std::uint64_t request = 0; Errc error{}; std::string error_context; io::LeaseAnswer answer; };
+struct BarrierDone {
+  TaskId task;
+  Epoch epoch;
+  std::string name;
+  std::uint64_t round = 0;
+  friend bool operator==(const BarrierDone&, const BarrierDone&) = default;
+};
+struct LeaseReply {
+  TaskId task;
+  Epoch epoch;
+  std::uint64_t request = 0;
+  Errc error{};
+  std::string error_context;
+  io::LeaseAnswer answer;
+  friend bool operator==(const LeaseReply&, const LeaseReply&) = default;
+};
 /// The task's end was recorded; the agent may forget it and clean its directory.
-struct TaskEndAck { TaskId task; Epoch epoch; };
+struct TaskEndAck {
+  TaskId task;
+  Epoch epoch;
+  friend bool operator==(const TaskEndAck&, const TaskEndAck&) = default;
+};
 /// Answers each Heartbeat. `known` false, or a term above the registered one: register again.
-struct HeartbeatAck { std::uint64_t term = 0; std::uint64_t sequence = 0; bool known = true; };
+struct HeartbeatAck {
+  std::uint64_t term = 0;
+  std::uint64_t sequence = 0;
+  bool known = true;
+  friend bool operator==(const HeartbeatAck&, const HeartbeatAck&) = default;
+};
 /// The split's end is on disk (or was refused for good): stop repeating SplitDone.
-struct SplitDoneAck { TaskId task; Epoch epoch; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
+struct SplitDoneAck {
+  TaskId task;
+  Epoch epoch;
+  std::string input;
+  std::uint64_t split_id = 0;
+  std::uint32_t pass = 0;
+  friend bool operator==(const SplitDoneAck&, const SplitDoneAck&) = default;
+};
 
-using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone, LeaseReply, TaskEndAck,
-                             HeartbeatAck, SplitDoneAck>;
+using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone,
+                             LeaseReply, TaskEndAck, HeartbeatAck, SplitDoneAck>;
 
-// ---- agent -> coordinator --------------------------------------------------------------------------------------
+// ---- agent -> coordinator
+// --------------------------------------------------------------------------------------
 
 /// A native task's sockets, told when it is ready.
 struct TaskReadyInfo {
   std::string ps_tcp;
   std::string ps_ipc;
+  friend bool operator==(const TaskReadyInfo&, const TaskReadyInfo&) = default;
 };
 
-/// Everything the coordinator must know of one task; sent on each change and in Register. kEnded is repeated until TaskEndAck.
+/// Everything the coordinator must know of one task; sent on each change and in Register. kEnded is
+/// repeated until TaskEndAck.
 struct TaskUpdate {
   TaskId task;
   Epoch epoch;
@@ -196,6 +271,7 @@ struct TaskUpdate {
   TaskEnd end;  ///< when kEnded
   TaskReadyInfo ready;
   std::int64_t pid = 0;
+  friend bool operator==(const TaskUpdate&, const TaskUpdate&) = default;
 };
 
 struct Register {
@@ -205,24 +281,69 @@ struct Register {
   sched::NodeCapacity capacity;
   std::vector<TaskUpdate> tasks;
   std::string version;
+  friend bool operator==(const Register&, const Register&) = default;
 };
 
-struct Heartbeat { NodeId node; Incarnation incarnation; std::uint64_t sequence = 0; };
-struct Progress { TaskId task; Epoch epoch; double fraction = 0; std::string text; };
-/// `round` counts how often the process entered this name, from 1, so that a repeat is told from the next entry.
-/// Repeated until BarrierDone of the same round. The ranks of one role meet.
-struct BarrierArrive { TaskId task; Epoch epoch; std::string name; std::uint64_t round = 0; };
-struct InputFiles { TaskId task; Epoch epoch; std::string input; std::vector<io::FileEntry> files; std::uint64_t request = 0; };
+struct Heartbeat {
+  NodeId node;
+  Incarnation incarnation;
+  std::uint64_t sequence = 0;
+  friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
+};
+struct Progress {
+  TaskId task;
+  Epoch epoch;
+  double fraction = 0;
+  std::string text;
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+/// `round` counts how often the process entered this name, from 1, so that a repeat is told from
+/// the next entry. Repeated until BarrierDone of the same round. The ranks of one role meet.
+struct BarrierArrive {
+  TaskId task;
+  Epoch epoch;
+  std::string name;
+  std::uint64_t round = 0;
+  friend bool operator==(const BarrierArrive&, const BarrierArrive&) = default;
+};
+struct InputFiles {
+  TaskId task;
+  Epoch epoch;
+  std::string input;
+  std::vector<io::FileEntry> files;
+  std::uint64_t request = 0;
+  friend bool operator==(const InputFiles&, const InputFiles&) = default;
+};
 /// `request` is unique per consumer and input; a repeat gets the recorded answer.
-struct LeaseSplits { TaskId task; Epoch epoch; std::string input; std::uint32_t splits_max = 1; std::uint64_t request = 0;
-                     bool resync = false; std::vector<io::SplitKey> held; };  ///< resync, held: call Ledger::resync first
+struct LeaseSplits {
+  TaskId task;
+  Epoch epoch;
+  std::string input;
+  std::uint32_t splits_max = 1;
+  std::uint64_t request = 0;
+  bool resync = false;
+  std::vector<io::SplitKey> held;
+  friend bool operator==(const LeaseSplits&, const LeaseSplits&) = default;
+};  ///< resync, held: call Ledger::resync first
 /// Repeated until SplitDoneAck.
-struct SplitDone { TaskId task; Epoch epoch; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
+struct SplitDone {
+  TaskId task;
+  Epoch epoch;
+  std::string input;
+  std::uint64_t split_id = 0;
+  std::uint32_t pass = 0;
+  friend bool operator==(const SplitDone&, const SplitDone&) = default;
+};
 
 /// The agent has passed WorkerGone on to the shard host.
-struct WorkerGoneAck { TaskId shard_task; TaskId worker; Epoch epoch; };
+struct WorkerGoneAck {
+  TaskId shard_task;
+  TaskId worker;
+  Epoch epoch;
+  friend bool operator==(const WorkerGoneAck&, const WorkerGoneAck&) = default;
+};
 
-using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles, LeaseSplits, SplitDone,
-                               WorkerGoneAck>;
+using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles,
+                               LeaseSplits, SplitDone, WorkerGoneAck>;
 
 }  // namespace dlrun::cluster

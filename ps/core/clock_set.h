@@ -1,0 +1,56 @@
+#pragma once
+/// ps/core/clock_set.h: who has a clock (Members, one per shard) and how far each is (ClockSet, one
+/// per table). The set starts with as many members as the generation has workers, all at clock 0,
+/// most of them not yet known by name; a worker takes one of these places when it first speaks, and
+/// gives its place up when it leaves, known or not. Threads: single owner.
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "ps/core/msg.h"
+
+namespace dlrun::ps {
+
+class Members {
+ public:
+  explicit Members(std::uint32_t workers) : places_(workers) {}
+  /// OK when `worker` has a place or takes a free one. kFailedPrecondition: it has left, or no
+  /// place is free.
+  Status admit(WorkerId worker);
+  /// The place is gone. false: nothing changed (left before, or never had one and none is free).
+  bool leave(WorkerId worker);
+  bool left(WorkerId worker) const { return left_.contains(worker); }
+  /// Places that are left, taken or not.
+  std::uint32_t active() const noexcept { return places_; }
+  std::uint64_t digest() const noexcept;
+
+ private:
+  std::uint32_t places_;
+  std::set<WorkerId> present_;
+  std::set<WorkerId> left_;
+};
+
+class ClockSet {
+ public:
+  /// What lowest() is when nobody is left to wait for.
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
+
+  std::uint64_t of(WorkerId worker) const noexcept;
+  /// To the larger of what it has and `clock`.
+  void advance(WorkerId worker, std::uint64_t clock);
+  void remove(WorkerId worker) { clocks_.erase(worker); }
+  /// The lowest clock of the `active` members; those that have not advanced here count as 0.
+  /// O(workers).
+  std::uint64_t lowest(std::uint32_t active) const noexcept;
+  std::vector<std::pair<WorkerId, std::uint64_t>> list() const {
+    return {clocks_.begin(), clocks_.end()};
+  }
+
+ private:
+  std::map<WorkerId, std::uint64_t> clocks_;  ///< of members with a clock > 0
+};
+
+}  // namespace dlrun::ps

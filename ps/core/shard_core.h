@@ -1,0 +1,182 @@
+#pragma once
+/// ps/core/shard_core.h: one parameter shard as a deterministic log machine: operation + time in,
+/// replies out. The same operations give the same rows, on a replica as on a replay. Sources: BSP
+/// (Valiant, CACM 1990); SSP (Ho et al., NIPS 2013). Differs from Ho: reads wait at the shard
+/// instead of at a client cache, and a worker's own pushes are visible like everybody's. Shapes:
+/// keys [n]; values [n, dim] f32 row-major. Units: clock = worker iterations; times ns; sizes
+/// bytes.
+///
+/// Clocks, per (worker, table), low = the lowest clock of the members (a worker that left is none):
+///   BSP   push at clock c: accepted only from a worker whose clock is c; kept until low > c
+///   (ps/core/table.h).
+///         pull at clock c: accepted only from a worker whose clock is c; answered when low >= c.
+///         It sees exactly the pushes of clocks < c: those are applied when low >= c, and those of
+///         c cannot be while this worker stands at c.
+///   SSP   push: applied at once. pull at clock c: answered when low + staleness >= c: sees every
+///   push of clocks < c - s, which
+///         its worker had acknowledged before it advanced.
+///   ASP   push applied, pull answered at once. Clocks are not looked at.
+///   kNoWorker pulls and scans at once, reads what is applied; it cannot push to BSP and SSP
+///   tables.
+/// Exactly once: a push is taken slot by slot; a slot whose window has (client, sequence) skips its
+/// keys. Windows move with the slot (export_slot, import_slot), so a retry that finds its slot
+/// elsewhere still applies once. A push is refused whole or taken whole; pulls never make rows.
+/// Errors (in the reply): kStaleEpoch (older epoch, or a slot that is not this shard's: refetch the
+/// map); kUnavailable (newer epoch
+///   than this shard's, or the slot's rows are still on the way: retry); kOverloaded (a bound: back
+///   off); kPermissionDenied (token); kDeadlineExceeded (parked past the budget); kNotFound
+///   (table); kAlreadyExists (table with another schema); kFailedPrecondition (clock rules above,
+///   or a worker that has left); kUnsupported (version); kInvalidArgument. Never throws.
+/// Bounds: ShardSettings. Threads: single owner; borrows spans during the call.
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "ps/core/clock_set.h"
+#include "ps/core/dedup_window.h"
+#include "ps/core/msg.h"
+#include "ps/core/table.h"
+
+namespace dlrun::ps {
+
+/// The shell's name of whoever asked: the reply goes there.
+using Asker = std::uint64_t;
+
+struct Reply {
+  Asker asker = 0;
+  ReplyHeader header;
+  std::vector<std::uint64_t> keys;  ///< kScan
+  std::vector<float> values;        ///< kPull, kScan
+};
+using Effect = std::variant<Reply>;
+using Effects = std::vector<Effect>;
+
+struct ShardSettings {
+  ShardId shard;
+  std::array<std::uint8_t, 32> token{};
+  std::uint32_t workers = 0;  ///< places in the clock set
+  std::uint32_t tables_max = 4096;
+  std::uint32_t clients_max = 65536;
+  std::uint32_t parked_max = 4096;
+  std::uint64_t parked_bytes_max = 256u << 20;
+  std::uint64_t kept_bytes_max = 4ull << 30;  ///< BSP pushes of open clocks
+};
+
+/// A slot on the move: rows, kept pushes and clocks of every table, windows of every client.
+struct SlotImage {
+  std::uint32_t slot = 0;
+  std::vector<TableImage> tables;  ///< by id
+  struct Window {
+    ClientId client;
+    WorkerId worker;
+    DedupWindow window;
+    friend bool operator==(const Window&, const Window&) = default;
+  };
+  std::vector<Window> windows;  ///< by client
+  friend bool operator==(const SlotImage&, const SlotImage&) = default;
+};
+
+class ShardCore {
+ public:
+  /// Every slot that `map` gives this shard is empty and serves at once. `map` must have kSlots
+  /// owners.
+  ShardCore(ShardSettings settings, SlotMap map);
+
+  /// Appends the reply now, or parks a pull or scan that must wait for clocks. A retry of what is
+  /// parked replaces it.
+  void on_request(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
+                  std::span<const float> values, TimePoint now, Effects& effects);
+  /// The worker's clocks leave every table in one step; what it had acknowledged stays. Idempotent.
+  void on_worker_left(WorkerId worker, TimePoint now, Effects& effects);
+  /// Answers what was parked past its deadline.
+  void on_tick(TimePoint now, Effects& effects);
+  /// When on_tick is due; nullopt: never, as things stand.
+  std::optional<TimePoint> next_deadline() const;
+
+  /// A newer map. Slots lost are dropped (export first); slots gained serve after import_slot. What
+  /// is parked is sent back with kStaleEpoch. Not newer: ignored. kInvalidArgument: not kSlots
+  /// owners.
+  Status install_map(SlotMap map, TimePoint now, Effects& effects);
+  SlotImage export_slot(std::uint32_t slot) const;
+  /// kFailedPrecondition: not a slot that this shard waits for. kAlreadyExists: a table here has
+  /// another schema.
+  Status import_slot(const SlotImage& image, TimePoint now, Effects& effects);
+
+  /// Over everything a replica must share: map, tables, rows, clocks, windows. Not what is parked.
+  /// O(state).
+  std::uint64_t digest() const;
+
+  struct Stats {
+    std::uint64_t log_sequence = 0;  ///< operations that changed state
+    std::uint64_t rows = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t parked = 0;
+    std::uint64_t kept_bytes = 0;
+  };
+  Stats stats() const;
+
+ private:
+  enum class SlotState : std::uint8_t { kForeign, kServing, kAwaited };
+  struct Parked {
+    Asker asker = 0;
+    RequestHeader request;
+    std::vector<std::uint64_t> keys;
+    TimePoint deadline;
+  };
+  struct WindowKey {
+    std::uint32_t slot = 0;
+    ClientId client;
+    friend bool operator==(const WindowKey&, const WindowKey&) = default;
+  };
+  struct WindowKeyHash {
+    std::size_t operator()(const WindowKey& k) const noexcept {
+      return mix64(k.client.value + k.slot);
+    }
+  };
+
+  Status check(const RequestHeader& request, std::span<const std::uint64_t> keys,
+               std::span<const float> values) const;
+  Status check_slots(const RequestHeader& request, std::span<const std::uint64_t> keys) const;
+  Status create_table(const RequestHeader& request);
+  Status push(const RequestHeader& request, std::span<const std::uint64_t> keys,
+              std::span<const float> values, TimePoint now);
+  Status advance(const RequestHeader& request, TimePoint now);
+  void leave(const RequestHeader& request, TimePoint now, Effects& effects);
+  /// true: may be answered now; false: must wait.
+  Result<bool> readable(const RequestHeader& request, const TableState& table);
+  Status park(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
+              TimePoint now);
+  void unpark(TimePoint now, Effects& effects);
+  void forget_client(ClientId client);
+  Reply answer(Asker asker, const RequestHeader& request, Status status) const;
+  Reply read(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys) const;
+  void read_page(const RequestHeader& request, const TableState& table, Reply& reply) const;
+  TableState* table_of(std::uint32_t id);
+  const TableState* table_of(std::uint32_t id) const;
+  std::uint64_t lowest(const TableState& table) const {
+    return table.clocks().lowest(members_.active());
+  }
+
+  ShardSettings settings_;
+  SlotMap map_;
+  std::vector<SlotState> slots_;
+  std::map<std::uint32_t, TableState> tables_;
+  Members members_;
+  std::map<ClientId, WorkerId> clients_;  ///< that hold windows
+  std::unordered_map<WindowKey, DedupWindow, WindowKeyHash> windows_;
+  std::set<ClientId> gone_;
+  std::deque<ClientId> gone_order_;
+  std::deque<Parked> parked_;
+  std::uint64_t parked_bytes_ = 0;
+  std::uint64_t log_sequence_ = 0;
+};
+
+}  // namespace dlrun::ps

@@ -1,0 +1,194 @@
+#pragma once
+/// runtime/cluster/core/job_core.h: one job, from its first placement to its one final state.
+///
+///              +------------------------------------8----------------------------------+
+///              v                                                                       |
+///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (COMMITTING) -9-> final
+///      |             |            |             |                         ^
+///      |             +------------+-------6-----+-------------------------+
+///      +---------------------------------------10----------------------------------------------------> CANCELLED
+///
+///   1: Placed arrived: the gang holds slots under a new epoch.
+///   2: PrepareTask went to each task's agent.
+///   3: the gang barrier: every task is prepared. Roles without `after` start; others when the roles they name are ready
+///      (a shard host by kReady with its endpoint, a process by running). A gang of one is prepared and started by one
+///      message and passes 3 by itself.
+///   4: every task of the generation has started.
+///   5: every batch task ended well (services and shard hosts are stopped, which counts as success), or a task failed
+///      (siblings get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
+///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
+///   7: all tasks have ended, or their nodes are lost. COMMITTING is passed through: there are no outputs to commit yet.
+///   8: the cause is in the restart policy and restarts are left: a new generation, under a new epoch, queued.
+///   9: SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST, by the verdict and the first failed task's cause; JobEnded recorded.
+///  10: killed before it was placed.
+///
+/// Every command to an agent is repeated until the task's state shows that it took effect, every report may arrive twice,
+/// late or out of order: task states only move forward within an epoch, and other epochs are refused.
+/// Errors: requests of another epoch are answered kStaleEpoch where they have an answer. Never throws.
+/// Bounds: barrier names per role, cached lease answers per consumer, repeats by backoff: see JobSettings.
+/// Threads: single owner (a job actor).
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/cluster/core/job_record.h"
+#include "runtime/cluster/core/now.h"
+#include "runtime/cluster/core/persist_gate.h"
+#include "runtime/cluster/core/planted_bugs.h"
+#include "runtime/cluster/core/tokens.h"
+
+namespace dlrun::cluster {
+
+struct JobSettings {
+  Duration resend_first{std::chrono::milliseconds(500)};  ///< then doubled, to resend_max
+  Duration resend_max{std::chrono::seconds(5)};
+  Duration prepare_timeout{std::chrono::seconds(120)};
+  Duration ready_timeout{std::chrono::seconds(120)};
+  Duration report_interval{std::chrono::milliseconds(200)};  ///< least time between reports without a state change
+  Duration persist_retry{std::chrono::seconds(1)};
+  Duration service_grace{std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
+  std::uint32_t barriers_max = 1024;                ///< names in use per role
+  std::uint32_t lease_answers_max = 16;             ///< remembered per consumer and input
+  PlantedBugs bugs;
+};
+
+/// Makes the ledger of a generation from the job's inputs. May return nullptr when the job has none.
+using LedgerFactory = std::function<std::unique_ptr<io::Ledger>(const std::vector<io::InputSpec>&)>;
+
+// ---- coordinator -> job ------------------------------------------------------------------------------------------
+struct Placed { JobPlaced placed; };                               ///< recorded already
+struct TaskMessage { NodeId from; FromAgent message; };            ///< any of FromAgent but Register and Heartbeat
+/// The node registered: `tasks` are those of this job and epoch that it knows. new_process: another incarnation than before.
+struct NodeBack { NodeId node; std::string address; std::vector<TaskUpdate> tasks; bool new_process = false; };
+struct NodeGone { NodeId node; std::string reason; };              ///< lost and fenced
+struct Kill { JobKillRequested request; };                         ///< recorded already
+using JobInput = std::variant<Placed, TaskMessage, NodeBack, NodeGone, Kill>;
+
+// ---- what a job decides ------------------------------------------------------------------------------------------
+/// To the agent that is connected now as this node; lost when it is not.
+struct SendToAgent { NodeId node; ToAgent message; };
+/// To the coordinator, in order.
+struct JobReport { JobView view; };                                ///< spec is left out
+struct JobNeedsPlacement { JobId job; Generation generation; };    ///< the old slots are free; GenerationEnded is durable
+struct JobOver { JobView view; };                                  ///< JobEnded is durable
+using JobToCoordinator = std::variant<JobReport, JobNeedsPlacement, JobOver>;
+using JobEffect = std::variant<Persist, SendToAgent, JobToCoordinator>;
+using JobEffects = std::vector<JobEffect>;
+
+class JobCore {
+ public:
+  /// A new job, or one rebuilt from the log. `tokens` outlives the core.
+  JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens, LedgerFactory make_ledger);
+
+  /// Once, before anything else: a recovered job goes on from its record, and asks for what it cannot know.
+  JobEffects start(Now now);
+  JobEffects on_input(const JobInput& input, Now now);
+  JobEffects on_tick(Now now);
+  JobEffects on_persisted(std::uint64_t id, Now now);
+  /// Nothing is lost: it is tried again.
+  JobEffects on_persist_failed(std::uint64_t id, const Error& error, Now now);
+
+  /// When on_tick should be called next; nullopt = only after another event.
+  std::optional<TimePoint> next_wake() const;
+  /// JobOver has been emitted: the actor may quit.
+  bool over() const { return over_; }
+  JobState state() const { return state_; }
+  JobView view() const;  ///< spec left out. O(tasks)
+  const JobRecord& record() const { return record_; }
+
+ private:
+  enum class Want : std::uint8_t { kNothing, kPrepared, kStarted, kEnded };
+  struct Task {
+    TaskState state = TaskState::kWaiting;
+    Want want = Want::kNothing;
+    bool unverified = false;  ///< recovered or its agent restarted: its state must be heard again
+    TaskReadyInfo ready;
+    std::int64_t pid = 0;
+    double progress = -1;
+    WallTime started;
+    TimePoint resend_at;
+    Duration resend_after{0};
+    Duration grace{0};        ///< of the stop
+    Cause stop_cause = Cause::kNone;
+    bool end_recorded = false;  ///< TaskEnded is durable: repeats are acknowledged at once
+    std::set<std::size_t> gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
+    TimePoint gone_resend_at;
+  };
+  struct Barrier {
+    std::uint64_t round = 1;
+    std::set<std::size_t> arrived;
+  };
+
+  // events
+  void on(const Placed& input, Now now);
+  void on(const TaskMessage& input, Now now);
+  void on(const NodeBack& input, Now now);
+  void on(const NodeGone& input, Now now);
+  void on(const Kill& input, Now now);
+  void on_task(const NodeId& from, const TaskUpdate& update, Now now);
+  void on_task(const NodeId& from, const Progress& progress, Now now);
+  void on_task(const NodeId& from, const BarrierArrive& arrive, Now now);
+  void on_task(const NodeId& from, const InputFiles& files, Now now);
+  void on_task(const NodeId& from, const LeaseSplits& lease, Now now);
+  void on_task(const NodeId& from, const SplitDone& done, Now now);
+  void on_task(const NodeId& from, const WorkerGoneAck& ack, Now now);
+  void on_task(const NodeId&, const Register&, Now) {}
+  void on_task(const NodeId&, const Heartbeat&, Now) {}
+
+  // decisions
+  void evaluate(Now now);  ///< level-triggered: from record and tasks to what is wanted of each task
+  void begin_generation(Now now);
+  void end_task(std::size_t index, TaskEnd end, Now now);
+  void finish_generation(Now now);
+  void set_want(std::size_t index, Want want, Now now);
+  void stop_all(Cause cause, Duration grace, bool services_only, Now now);
+  void send_due(Now now);
+  void send_command(std::size_t index, Now now);
+  bool satisfied(const Task& task) const;
+  bool role_ready(const std::string& role) const;
+  void check_barriers(const std::string& role);
+  void set_state(JobState state, Now now);
+  JobEffects flush(Now now);
+
+  // making messages
+  PrepareTask prepare_of(std::size_t index) const;
+  StartTask start_of(std::size_t index) const;
+  EnvList rendezvous_of(std::size_t index) const;
+  ps::PsView ps_view() const;
+  bool gang_of_one() const { return record_.tasks.size() == 1; }
+  bool is_shard_host(std::size_t index) const;
+
+  void record_event(Event event, std::vector<JobEffect> then = {});
+  void send(std::size_t index, ToAgent message);
+  void send_after_durable(std::size_t index, ToAgent message);
+
+  JobRecord record_;
+  JobSettings settings_;
+  const TokenIssuer& tokens_;
+  LedgerFactory make_ledger_;
+  std::unique_ptr<io::Ledger> ledger_;
+  std::vector<Task> tasks_;
+  std::map<std::string, std::map<std::string, Barrier>> barriers_;  ///< by role, then name
+  struct AnsweredLease { std::uint64_t request; LeaseReply reply; bool durable_sent; };
+  std::map<std::pair<std::size_t, std::string>, std::vector<AnsweredLease>> answered_;  ///< by consumer and input
+  PersistGate<JobEffect> gate_;
+  JobEffects out_;
+  JobState state_ = JobState::kPending;
+  std::optional<TimePoint> prepare_deadline_, ready_deadline_, time_limit_at_;
+  std::string progress_text_;
+  bool report_due_ = false;
+  bool report_now_ = false;
+  TimePoint next_report_at_{};
+  bool over_ = false;
+  bool ending_ = false;  ///< JobEnded or GenerationEnded is staged
+};
+
+}  // namespace dlrun::cluster

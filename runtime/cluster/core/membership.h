@@ -1,0 +1,79 @@
+#pragma once
+/// runtime/cluster/core/membership.h: which nodes are there, by leases on a monotonic clock.
+///
+///   (unknown) -1-> Up <-2,3-> Suspect -4-> Lost -5-> Fenced -6-> Up
+///                  Up -7-> Up (another incarnation)
+///   1: Register. 2: not heard for `suspect_after`. 3: heard again. 4: not heard for `lost_after`: its tasks are lost.
+///   5: Register of a lost node: it must first kill what ran under epochs that are over. 6: it reported all of them ended
+///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports their tasks.
+/// An incarnation that was replaced never comes back: its late messages are ignored (the last `retired_max` are remembered).
+/// Threads: single owner.
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/cluster/core/api.h"
+#include "runtime/cluster/core/now.h"
+
+namespace dlrun::cluster {
+
+struct MembershipSettings {
+  Duration heartbeat{std::chrono::seconds(2)};
+  Duration suspect_after{std::chrono::seconds(10)};
+  Duration lost_after{std::chrono::seconds(30)};
+  std::uint32_t retired_max = 16;
+};
+
+struct NodeChange {
+  NodeId node;
+  NodeState state;
+  std::string reason;
+};
+
+class Membership {
+ public:
+  explicit Membership(MembershipSettings settings) : settings_(settings) {}
+
+  struct Node {
+    NodeState state = NodeState::kUp;
+    Incarnation incarnation;
+    std::string address;
+    std::string version;
+    sched::NodeCapacity capacity;
+    TimePoint last_heard;
+    WallTime last_heard_wall;
+    bool awaited = false;  ///< held tasks before the coordinator restarted and has not registered since
+    std::set<std::pair<TaskId, Epoch>> fencing;  ///< must end before the node gets work again
+    std::deque<Incarnation> retired;
+  };
+
+  enum class Joined : std::uint8_t { kNew, kSame, kRestarted, kBack, kRefused };
+  /// kSame: this incarnation is up already. kBack: it was lost. kRefused: a retired incarnation; nothing changed.
+  Joined on_register(const Register& message, Now now);
+  /// True when this incarnation is the registered one and not lost; refreshes its lease. `change` is set when it was suspect.
+  bool on_heard(const NodeId& node, Incarnation incarnation, Now now, std::optional<NodeChange>& change);
+  /// States whose time has come, in order of name.
+  std::vector<NodeChange> on_tick(Now now);
+  std::optional<TimePoint> next_wake() const;
+
+  /// A node that the log says holds tasks: suspect, and lost unless it registers within lost_after.
+  void await(const NodeJoined& joined, Now now);
+  bool awaiting() const;
+  void fence(const NodeId& node, std::set<std::pair<TaskId, Epoch>> tasks);
+  /// True when it was the last one the node was fenced for: the node is up again.
+  bool fenced_task_ended(const NodeId& node, const TaskId& task, Epoch epoch);
+
+  const Node* find(const NodeId& node) const;
+  const std::map<NodeId, Node>& nodes() const { return nodes_; }
+
+ private:
+  MembershipSettings settings_;
+  std::map<NodeId, Node> nodes_;
+};
+
+}  // namespace dlrun::cluster

@@ -1,0 +1,318 @@
+#include "runtime/jobspec/json.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace dlrun::jobspec {
+namespace {
+
+constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+int base64_value(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+Json time_or_null(WallTime time) { return time.ns == 0 ? Json(nullptr) : Json(rfc3339(time)); }
+Json fraction_or_null(double fraction) { return fraction < 0 ? Json(nullptr) : Json(fraction); }
+
+Json duration(Duration d) {
+  const auto ns = d.count();
+  if (ns % 1'000'000'000 == 0) return ns / 1'000'000'000;
+  return static_cast<double>(ns) / 1e9;
+}
+
+Json bytes_list(const std::vector<std::string>& list) {
+  Json out = Json::array();
+  for (const auto& item : list) out.push_back(bytes_to_json(item));
+  return out;
+}
+
+Json env_object(const cluster::EnvList& env) {
+  Json out = Json::object();
+  for (const auto& [name, value] : env) out[name] = bytes_to_json(value);
+  return out;
+}
+
+Json labels_object(const sched::Labels& labels) {
+  Json out = Json::object();
+  for (const auto& [name, value] : labels) out[name] = value;
+  return out;
+}
+
+Json cores(std::int64_t milli) {
+  if (milli % 1000 == 0) return milli / 1000;
+  return static_cast<double>(milli) / 1000;
+}
+
+Json role_json(const cluster::RoleSpec& role) {
+  Json out;
+  out["kind"] = role.kind == cluster::RoleKind::kService ? "service" : "batch";
+  out["program"] = role.program == cluster::RoleProgram::kShardHost ? "shard-host" : "process";
+  if (role.count_min == role.count_max) out["count"] = role.count_min;
+  else out["count"] = fmt::format("{}..{}", role.count_min, role.count_max);
+  out["argv"] = bytes_list(role.argv);
+  out["env"] = env_object(role.env);
+  out["cwd"] = bytes_to_json(role.cwd);
+  out["cpus"] = cores(role.resources.cpu_milli);
+  out["memory"] = role.resources.memory_bytes;
+  out["gpus"] = role.resources.gpus;
+  out["ports"] = role.resources.ports;
+  out["labels"] = labels_object(role.require);
+  out["after"] = role.after;
+  return out;
+}
+
+std::string_view format_name(io::Format format) {
+  switch (format) {
+    case io::Format::kLibsvm: return "libsvm";
+    case io::Format::kLibffm: return "libffm";
+    case io::Format::kCsv: return "csv";
+  }
+  return "libsvm";
+}
+
+Json input_json(const io::InputSpec& input) {
+  Json out;
+  out["uris"] = bytes_list(input.uris);
+  out["format"] = format_name(input.format);
+  out["index_base"] = input.index_base;
+  out["delimiter"] = std::string(1, input.delimiter);
+  out["header"] = input.header;
+  out["label_column"] = input.label_column;
+  out["batch_rows"] = input.batch_rows;
+  out["passes"] = input.passes;
+  out["shuffle"] = input.shuffle;
+  out["seed"] = input.seed;
+  out["split_bytes"] = input.split_bytes;
+  out["on_bad_record"] = input.on_bad_record == io::OnBadRecord::kSkip ? "skip" : "fail";
+  out["bad_records_max"] = input.bad_records_max;
+  return out;
+}
+
+}  // namespace
+
+std::string rfc3339(WallTime time) {
+  std::int64_t seconds = time.ns / 1'000'000'000;
+  std::int64_t ns = time.ns % 1'000'000'000;
+  if (ns < 0) ns += 1'000'000'000, --seconds;
+  const auto t = static_cast<std::time_t>(seconds);
+  std::tm utc{};
+  gmtime_r(&t, &utc);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                     utc.tm_hour, utc.tm_min, utc.tm_sec, ns);
+}
+
+std::string base64_encode(std::string_view bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
+    std::uint32_t v = 0;
+    for (std::size_t k = 0; k < 3; ++k) v = v << 8 | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    out.push_back(kAlphabet[v >> 18]);
+    out.push_back(kAlphabet[v >> 12 & 63]);
+    out.push_back(n > 1 ? kAlphabet[v >> 6 & 63] : '=');
+    out.push_back(n > 2 ? kAlphabet[v & 63] : '=');
+  }
+  return out;
+}
+
+Result<std::string> base64_decode(std::string_view text) {
+  const auto bad = [] { return fail(Errc::kInvalidArgument, "not base64 (RFC 4648, with padding)"); };
+  if (text.size() % 4 != 0) return bad();
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  for (std::size_t i = 0; i < text.size(); i += 4) {
+    const bool last = i + 4 == text.size();
+    const int padding = !last ? 0 : (text[i + 3] == '=' ? 1 : 0) + (text[i + 3] == '=' && text[i + 2] == '=' ? 1 : 0);
+    std::uint32_t v = 0;
+    for (int k = 0; k < 4; ++k) {
+      const int digit = k >= 4 - padding ? 0 : base64_value(text[i + static_cast<std::size_t>(k)]);
+      if (digit < 0) return bad();
+      v = v << 6 | static_cast<std::uint32_t>(digit);
+    }
+    if ((padding == 1 && (v & 0xFF)) || (padding == 2 && (v & 0xFFFF))) return bad();
+    out.push_back(static_cast<char>(v >> 16));
+    if (padding < 2) out.push_back(static_cast<char>(v >> 8 & 0xFF));
+    if (padding < 1) out.push_back(static_cast<char>(v & 0xFF));
+  }
+  return out;
+}
+
+bool is_utf8(std::string_view s) noexcept {
+  const auto tail = [&](std::size_t i, unsigned char low, unsigned char high) {
+    return i < s.size() && static_cast<unsigned char>(s[i]) >= low && static_cast<unsigned char>(s[i]) <= high;
+  };
+  for (std::size_t i = 0; i < s.size();) {
+    const auto c = static_cast<unsigned char>(s[i]);
+    if (c < 0x80) {
+      i += 1;
+    } else if (c >= 0xC2 && c <= 0xDF) {
+      if (!tail(i + 1, 0x80, 0xBF)) return false;
+      i += 2;
+    } else if (c >= 0xE0 && c <= 0xEF) {
+      if (!tail(i + 1, c == 0xE0 ? 0xA0 : 0x80, c == 0xED ? 0x9F : 0xBF) || !tail(i + 2, 0x80, 0xBF)) return false;
+      i += 3;
+    } else if (c >= 0xF0 && c <= 0xF4) {
+      if (!tail(i + 1, c == 0xF0 ? 0x90 : 0x80, c == 0xF4 ? 0x8F : 0xBF) || !tail(i + 2, 0x80, 0xBF) ||
+          !tail(i + 3, 0x80, 0xBF))
+        return false;
+      i += 4;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+Json bytes_to_json(std::string_view bytes) {
+  if (is_utf8(bytes)) return std::string(bytes);
+  return Json{{"base64", base64_encode(bytes)}};
+}
+
+Result<std::string> bytes_from_json(const Json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>();
+  if (value.is_object() && value.size() == 1 && value.contains("base64") && value["base64"].is_string())
+    return base64_decode(value["base64"].get_ref<const std::string&>());
+  return fail(Errc::kInvalidArgument, "a string or {\"base64\": \"...\"} expected");
+}
+
+std::string dump(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Json to_json(const cluster::JobSpec& spec) {
+  Json out;
+  out["name"] = spec.name;
+  out["owner"] = spec.owner;
+  out["project"] = spec.project;
+  out["priority"] = spec.priority;
+  out["time_limit"] = duration(spec.time_limit);
+  out["grace"] = duration(spec.grace);
+  out["failure_grace"] = duration(spec.failure_grace);
+  out["env_policy"] = spec.env_policy == cluster::EnvPolicy::kClean ? "clean" : "inherit";
+  out["cwd"] = bytes_to_json(spec.cwd);
+  out["role"] = Json::object();
+  for (const auto& role : spec.roles) out["role"][role.name] = role_json(role);
+  out["input"] = Json::object();
+  for (const auto& input : spec.inputs) out["input"][input.name] = input_json(input);
+  Json on = Json::array();
+  for (const auto cause : spec.restart.on) on.push_back(std::string(cluster::to_string(cause)));
+  out["restart"] = Json{{"max", spec.restart.restarts_max}, {"on", on}};
+  out["submit_env"] = env_object(spec.submit_env);
+  return out;
+}
+
+Json to_json(const cluster::TaskEnd& end) {
+  Json out;
+  out["cause"] = std::string(cluster::to_string(end.cause));
+  out["code"] = end.code;
+  out["signal"] = end.signal;
+  out["peak_bytes"] = end.peak_bytes;
+  out["limit_bytes"] = end.limit_bytes;
+  out["detail"] = end.detail;
+  return out;
+}
+
+Json to_json(const cluster::TaskView& view) {
+  Json out;
+  out["task"] = to_string(view.task);
+  out["role"] = view.task.role;
+  out["rank"] = view.task.rank;
+  out["generation"] = view.task.generation.value;
+  out["node"] = view.node.value.empty() ? Json(nullptr) : Json(view.node.value);
+  out["state"] = std::string(cluster::to_string(view.state));
+  out["end"] = view.state == cluster::TaskState::kEnded ? to_json(view.end) : Json(nullptr);
+  out["pid"] = view.pid;
+  out["ports"] = view.ports;
+  out["progress"] = fraction_or_null(view.progress);
+  out["started"] = time_or_null(view.started);
+  out["ended"] = time_or_null(view.ended);
+  return out;
+}
+
+Json to_json(const cluster::JobView& view) {
+  const bool final = cluster::is_final(view.state);
+  Json out;
+  out["id"] = to_string(view.id);
+  out["name"] = view.spec.name;
+  out["owner"] = view.spec.owner;
+  out["project"] = view.spec.project;
+  out["state"] = std::string(cluster::to_string(view.state));
+  out["final"] = final;
+  out["exit_code"] = final ? Json(view.exit_code) : Json(nullptr);
+  out["reason"] = view.reason;
+  out["generation"] = view.generation.value;
+  out["epoch"] = to_string(view.epoch);
+  out["submitted"] = time_or_null(view.submitted);
+  out["started"] = time_or_null(view.started);
+  out["ended"] = time_or_null(view.ended);
+  out["progress"] = fraction_or_null(view.progress);
+  out["progress_text"] = view.progress_text;
+  out["end"] = final ? to_json(view.end) : Json(nullptr);
+  out["first_failed"] = view.first_failed ? Json(to_string(*view.first_failed)) : Json(nullptr);
+  out["tasks"] = Json::array();
+  for (const auto& task : view.tasks) out["tasks"].push_back(to_json(task));
+  // The submitter's whole environment may hold secrets and serves no reader.
+  out["spec"] = to_json(view.spec);
+  out["spec"].erase("submit_env");
+  return out;
+}
+
+Json to_json(const cluster::NodeView& view) {
+  Json out;
+  out["id"] = view.id.value;
+  out["state"] = std::string(cluster::to_string(view.state));
+  out["incarnation"] = fmt::format("{:016x}", view.incarnation.value);
+  out["address"] = view.address;
+  out["version"] = view.version;
+  out["last_heard"] = time_or_null(view.last_heard);
+  out["capacity"] = Json{{"cpus", cores(view.capacity.cpu_milli)},
+                         {"memory", view.capacity.memory_bytes},
+                         {"gpus", view.capacity.gpu_uuids},
+                         {"ports", Json{{"first", view.capacity.ports.first}, {"count", view.capacity.ports.count}}},
+                         {"labels", labels_object(view.capacity.labels)}};
+  out["used"] = Json{{"cpus", cores(view.used.cpu_milli_used)},
+                     {"memory", view.used.memory_bytes_used},
+                     {"gpus", view.used.gpus_used},
+                     {"ports", view.used.ports_used}};
+  return out;
+}
+
+Json to_json(const cluster::EventView& view) {
+  return Json{{"sequence", view.sequence},
+              {"at", time_or_null(view.at)},
+              {"job", view.job.value == 0 ? Json(nullptr) : Json(to_string(view.job))},
+              {"kind", view.kind},
+              {"text", view.text}};
+}
+
+Json to_json(const cluster::WhyAnswer& answer) {
+  Json lines = Json::array();
+  for (const auto& line : answer.lines)
+    lines.push_back(Json{{"constraint", line.constraint},
+                         {"nodes_failing", line.nodes_failing},
+                         {"nodes_total", line.nodes_total},
+                         {"detail", line.detail}});
+  return Json{{"job", to_string(answer.job)},
+              {"state", std::string(cluster::to_string(answer.state))},
+              {"summary", answer.summary},
+              {"lines", std::move(lines)}};
+}
+
+Json to_json(const cluster::Health& health) {
+  return Json{{"status", health.reconciling ? "reconciling" : "ok"},
+              {"term", health.term},
+              {"nodes_up", health.nodes_up},
+              {"jobs_running", health.jobs_running},
+              {"jobs_pending", health.jobs_pending},
+              {"jobs_finished", health.jobs_finished},
+              {"version", health.version}};
+}
+
+}  // namespace dlrun::jobspec

@@ -1,0 +1,26 @@
+#pragma once
+/// runtime/jobspec/spec_rules.h: the rules of single fields, shared by the reader of job files (which knows the place) and
+/// validate() (which does not). Each answers what is wrong, as a sentence, or nothing.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/cluster/core/msg.h"
+
+namespace dlrun::jobspec {
+
+inline constexpr std::size_t kRolesMax = 256, kInputsMax = 256, kEnvMax = 4096;
+
+std::optional<std::string> check_role_name(std::string_view name);   ///< [a-z][a-z0-9_-]{0,31}
+std::optional<std::string> check_input_name(std::string_view name);  ///< [A-Za-z0-9_.-]{1,64}
+std::optional<std::string> check_env_name(std::string_view name);    ///< UTF-8, not empty, no '=' and no NUL
+std::optional<std::string> check_label_text(std::string_view what, std::string_view text);  ///< <= 256, no control characters
+std::optional<std::string> check_role_program(const cluster::RoleSpec& role);  ///< argv against program
+
+/// Every cause that a job can be restarted on, as people write it ("node-lost").
+std::vector<std::pair<std::string, cluster::Cause>> cause_names();
+
+}  // namespace dlrun::jobspec

@@ -1,0 +1,115 @@
+@0xb9d2e6a4c1f75d04;
+# The payload of an EventLog record. Old logs are read for ever: a number is never used again.
+
+using Cxx = import "/capnp/c++.capnp";
+using Common = import "common.capnp";
+using Job = import "job.capnp";
+$Cxx.namespace("dlrun::wire::schema");
+
+struct SeenKey {
+  key @0 :Data;
+  job @1 :UInt64;
+  fingerprint @2 :UInt64;
+}
+
+struct Baseline {
+  term @0 :UInt64;
+  lastJob @1 :UInt64;
+  jobsFinished @2 :UInt64;
+  keys @3 :List(SeenKey);
+}
+
+struct NodeJoined {
+  node @0 :Text;
+  incarnation @1 :UInt64;
+  address @2 :Text;
+  version @3 :Text;
+  capacity @4 :Job.NodeCapacity;
+}
+
+struct NodeStateChanged {
+  node @0 :Text;
+  incarnation @1 :UInt64;
+  state @2 :UInt8;
+  reason @3 :Data;
+}
+
+struct JobSubmitted {
+  spec @0 :Job.JobSpec;
+  key @1 :Data;
+  fingerprint @2 :UInt64;
+}
+
+struct PlacedTask {
+  task @0 :Common.TaskId;
+  address @1 :Text;
+  slot @2 :Job.PlacedSlot;
+}
+
+struct JobPlaced {
+  generation @0 :UInt32;
+  epoch @1 :Common.Epoch;
+  tasks @2 :List(PlacedTask);
+}
+
+struct JobStateChanged {
+  generation @0 :UInt32;
+  state @1 :UInt8;
+  cause @2 :UInt8;
+  reason @3 :Data;
+}
+
+struct TaskEnded {
+  task @0 :Common.TaskId;
+  epoch @1 :Common.Epoch;
+  end @2 :Job.TaskEnd;
+}
+
+struct GenerationEnded {
+  generation @0 :UInt32;
+  cause @1 :UInt8;
+  reason @2 :Data;
+}
+
+struct InputFilesSet {
+  generation @0 :UInt32;
+  input @1 :Text;
+  files @2 :List(Common.FileEntry);
+}
+
+struct SplitsLeased {
+  consumer @0 :Common.TaskId;
+  input @1 :Text;
+  splitsMax @2 :UInt32;
+  request @3 :UInt64;
+  resync @4 :Bool;
+  held @5 :List(Common.SplitKey);
+}
+
+struct SplitFinished {
+  consumer @0 :Common.TaskId;
+  input @1 :Text;
+  splitId @2 :UInt64;
+  pass @3 :UInt32;
+}
+
+struct Event {
+  job @0 :UInt64;
+  atNs @1 :Int64;
+  union {
+    termStarted @2 :UInt64;
+    baseline @3 :Baseline;
+    nodeJoined @4 :NodeJoined;
+    nodeStateChanged @5 :NodeStateChanged;
+    jobSubmitted @6 :JobSubmitted;
+    jobPlaced @7 :JobPlaced;
+    jobStateChanged @8 :JobStateChanged;
+    taskEnded @9 :TaskEnded;
+    jobKillRequested @10 :Data;
+    generationEnded @11 :GenerationEnded;
+    jobEnded @12 :Job.JobView;
+    inputFilesSet @13 :InputFilesSet;
+    splitsLeased @14 :SplitsLeased;
+    splitFinished @15 :SplitFinished;
+  }
+}

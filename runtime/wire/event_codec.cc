@@ -1,0 +1,215 @@
+#include "runtime/wire/event_codec.h"
+
+#include "runtime/wire/event.capnp.h"
+#include "runtime/wire/job_codec.h"
+
+namespace dlrun::wire {
+
+using namespace cluster;
+
+namespace {
+
+/// One overload per event: fills the union member. The caller has set job and time.
+struct PutEvent {
+  schema::Event::Builder to;
+
+  void operator()(const TermStarted& e) { to.setTermStarted(e.term); }
+  void operator()(const Baseline& e) {
+    auto b = to.initBaseline();
+    b.setTerm(e.term);
+    b.setLastJob(e.last_job.value);
+    b.setJobsFinished(e.jobs_finished);
+    auto keys = b.initKeys(e.keys.size());
+    for (unsigned i = 0; i < e.keys.size(); ++i) {
+      keys[i].setKey(data_of(e.keys[i].key));
+      keys[i].setJob(e.keys[i].job.value);
+      keys[i].setFingerprint(e.keys[i].fingerprint);
+    }
+  }
+  void operator()(const NodeJoined& e) {
+    auto b = to.initNodeJoined();
+    b.setNode(e.node.value);
+    b.setIncarnation(e.incarnation.value);
+    b.setAddress(e.address);
+    b.setVersion(e.version);
+    put(b.initCapacity(), e.capacity);
+  }
+  void operator()(const NodeStateChanged& e) {
+    auto b = to.initNodeStateChanged();
+    b.setNode(e.node.value);
+    b.setIncarnation(e.incarnation.value);
+    b.setState(static_cast<std::uint8_t>(e.state));
+    b.setReason(data_of(e.reason));
+  }
+  void operator()(const JobSubmitted& e) {
+    auto b = to.initJobSubmitted();
+    put(b.initSpec(), e.spec);
+    b.setKey(data_of(e.key));
+    b.setFingerprint(e.fingerprint);
+  }
+  void operator()(const JobPlaced& e) {
+    auto b = to.initJobPlaced();
+    b.setGeneration(e.generation.value);
+    put(b.initEpoch(), e.epoch);
+    auto tasks = b.initTasks(e.tasks.size());
+    for (unsigned i = 0; i < e.tasks.size(); ++i) {
+      put(tasks[i].initTask(), e.tasks[i].task);
+      tasks[i].setAddress(e.tasks[i].address);
+      put(tasks[i].initSlot(), e.tasks[i].slot);
+    }
+  }
+  void operator()(const JobStateChanged& e) {
+    auto b = to.initJobStateChanged();
+    b.setGeneration(e.generation.value);
+    b.setState(static_cast<std::uint8_t>(e.state));
+    b.setCause(static_cast<std::uint8_t>(e.cause));
+    b.setReason(data_of(e.reason));
+  }
+  void operator()(const TaskEnded& e) {
+    auto b = to.initTaskEnded();
+    put(b.initTask(), e.task);
+    put(b.initEpoch(), e.epoch);
+    put(b.initEnd(), e.end);
+  }
+  void operator()(const JobKillRequested& e) { to.setJobKillRequested(data_of(e.reason)); }
+  void operator()(const GenerationEnded& e) {
+    auto b = to.initGenerationEnded();
+    b.setGeneration(e.generation.value);
+    b.setCause(static_cast<std::uint8_t>(e.cause));
+    b.setReason(data_of(e.reason));
+  }
+  void operator()(const JobEnded& e) { put(to.initJobEnded(), e.view); }
+  void operator()(const InputFilesSet& e) {
+    auto b = to.initInputFilesSet();
+    b.setGeneration(e.generation.value);
+    b.setInput(e.input);
+    put(b.initFiles(e.files.size()), e.files);
+  }
+  void operator()(const SplitsLeased& e) {
+    auto b = to.initSplitsLeased();
+    put(b.initConsumer(), e.consumer);
+    b.setInput(e.input);
+    b.setSplitsMax(e.splits_max);
+    b.setRequest(e.request);
+    b.setResync(e.resync);
+    put(b.initHeld(e.held.size()), e.held);
+  }
+  void operator()(const SplitFinished& e) {
+    auto b = to.initSplitFinished();
+    put(b.initConsumer(), e.consumer);
+    b.setInput(e.input);
+    b.setSplitId(e.split_id);
+    b.setPass(e.pass);
+  }
+};
+
+Result<Event> get(schema::Event::Reader from) {
+  const JobId job(from.getJob());
+  const WallTime at{from.getAtNs()};
+  switch (from.which()) {
+    case schema::Event::TERM_STARTED: return TermStarted{from.getTermStarted()};
+    case schema::Event::BASELINE: {
+      const auto r = from.getBaseline();
+      Baseline e{r.getTerm(), JobId(r.getLastJob()), r.getJobsFinished(), {}};
+      for (const auto key : r.getKeys())
+        e.keys.push_back({to_string(key.getKey()), JobId(key.getJob()), key.getFingerprint()});
+      return e;
+    }
+    case schema::Event::NODE_JOINED: {
+      const auto r = from.getNodeJoined();
+      return NodeJoined{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()), to_string(r.getAddress()),
+                        to_string(r.getVersion()), wire::get(r.getCapacity())};
+    }
+    case schema::Event::NODE_STATE_CHANGED: {
+      const auto r = from.getNodeStateChanged();
+      DLRUN_ASSIGN(const NodeState state, get_enum(r.getState(), NodeState::kDraining, "node state"));
+      return NodeStateChanged{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()), state,
+                              to_string(r.getReason())};
+    }
+    case schema::Event::JOB_SUBMITTED: {
+      const auto r = from.getJobSubmitted();
+      DLRUN_ASSIGN(JobSpec spec, wire::get(r.getSpec()));
+      return JobSubmitted{job, std::move(spec), to_string(r.getKey()), r.getFingerprint(), at};
+    }
+    case schema::Event::JOB_PLACED: {
+      const auto r = from.getJobPlaced();
+      JobPlaced e{job, Generation(r.getGeneration()), wire::get(r.getEpoch()), {}, at};
+      for (const auto task : r.getTasks()) {
+        auto& placed = e.tasks.emplace_back();
+        DLRUN_ASSIGN(placed.task, wire::get(task.getTask()));
+        placed.address = to_string(task.getAddress());
+        placed.slot = wire::get(task.getSlot());
+      }
+      return e;
+    }
+    case schema::Event::JOB_STATE_CHANGED: {
+      const auto r = from.getJobStateChanged();
+      DLRUN_ASSIGN(const JobState state, get_job_state(r.getState()));
+      DLRUN_ASSIGN(const Cause cause, get_cause(r.getCause()));
+      return JobStateChanged{job, Generation(r.getGeneration()), state, cause, to_string(r.getReason()), at};
+    }
+    case schema::Event::TASK_ENDED: {
+      const auto r = from.getTaskEnded();
+      DLRUN_ASSIGN(TaskId task, wire::get(r.getTask()));
+      DLRUN_ASSIGN(TaskEnd end, wire::get(r.getEnd()));
+      return TaskEnded{std::move(task), wire::get(r.getEpoch()), std::move(end), at};
+    }
+    case schema::Event::JOB_KILL_REQUESTED: return JobKillRequested{job, to_string(from.getJobKillRequested()), at};
+    case schema::Event::GENERATION_ENDED: {
+      const auto r = from.getGenerationEnded();
+      DLRUN_ASSIGN(const Cause cause, get_cause(r.getCause()));
+      return GenerationEnded{job, Generation(r.getGeneration()), cause, to_string(r.getReason()), at};
+    }
+    case schema::Event::JOB_ENDED: {
+      DLRUN_ASSIGN(JobView view, wire::get(from.getJobEnded()));
+      return JobEnded{std::move(view)};
+    }
+    case schema::Event::INPUT_FILES_SET: {
+      const auto r = from.getInputFilesSet();
+      return InputFilesSet{job, Generation(r.getGeneration()), to_string(r.getInput()), wire::get(r.getFiles())};
+    }
+    case schema::Event::SPLITS_LEASED: {
+      const auto r = from.getSplitsLeased();
+      DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
+      return SplitsLeased{std::move(consumer), to_string(r.getInput()), r.getSplitsMax(), r.getRequest(),
+                          r.getResync(), wire::get(r.getHeld())};
+    }
+    case schema::Event::SPLIT_FINISHED: {
+      const auto r = from.getSplitFinished();
+      DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
+      return SplitFinished{std::move(consumer), to_string(r.getInput()), r.getSplitId(), r.getPass()};
+    }
+  }
+  return fail(Errc::kUnsupported, "event log: unknown event " + std::to_string(static_cast<int>(from.which())));
+}
+
+}  // namespace
+
+std::string encode(const Event& event) {
+  capnp::MallocMessageBuilder builder;
+  auto root = builder.initRoot<schema::Event>();
+  root.setJob(job_of(event).value);
+  std::visit(
+      [&](const auto& e) {
+        if constexpr (requires { e.at; }) root.setAtNs(e.at.ns);
+        PutEvent{root}(e);
+      },
+      event);
+  return to_bytes(builder);
+}
+
+Result<Event> decode_event(std::string_view bytes) {
+  return from_bytes<schema::Event>(bytes, "event", [](schema::Event::Reader r) { return get(r); });
+}
+
+std::string encode(const JobView& view) {
+  capnp::MallocMessageBuilder builder;
+  put(builder.initRoot<schema::JobView>(), view);
+  return to_bytes(builder);
+}
+
+Result<JobView> decode_job_view(std::string_view bytes) {
+  return from_bytes<schema::JobView>(bytes, "job view", [](schema::JobView::Reader r) { return get(r); });
+}
+
+}  // namespace dlrun::wire

@@ -1,0 +1,221 @@
+#include "runtime/wire/ps_codec.h"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <kj/exception.h>
+
+#include <array>
+#include <cstring>
+
+#include "runtime/wire/ps.capnp.h"
+
+namespace dlrun::wire {
+namespace {
+
+constexpr std::size_t kContextBytesMax = 2048;
+constexpr std::size_t kNameBytesMax = 1024;
+
+std::vector<std::byte> flatten(capnp::MallocMessageBuilder& message) {
+  const auto words = capnp::messageToFlatArray(message);
+  const auto bytes = words.asBytes();
+  std::vector<std::byte> out(bytes.size());
+  std::memcpy(out.data(), bytes.begin(), bytes.size());
+  return out;
+}
+
+kj::StringPtr text(const std::string& s) { return kj::StringPtr(s.c_str(), s.size()); }
+
+/// Runs `read` on the root of the message; whatever kj finds wrong with the bytes becomes kCorrupt.
+template <class Root, class Out, class Read>
+Result<Out> with_root(std::span<const std::byte> bytes, Read read) {
+  if (bytes.empty() || bytes.size() % sizeof(capnp::word) != 0 ||
+      bytes.size() > kPsHeaderBytesMax) {
+    return fail(Errc::kCorrupt, "parameter header of " + std::to_string(bytes.size()) + " bytes");
+  }
+  alignas(capnp::word) std::array<std::byte, kPsHeaderBytesMax> aligned;
+  std::memcpy(aligned.data(), bytes.data(), bytes.size());
+  Result<Out> out = fail(Errc::kCorrupt, "parameter header");
+  const auto problem = kj::runCatchingExceptions([&] {
+    capnp::ReaderOptions options;
+    options.traversalLimitInWords = kPsHeaderBytesMax;
+    options.nestingLimit = 4;
+    const kj::ArrayPtr<const capnp::word> words(
+        reinterpret_cast<const capnp::word*>(aligned.data()), bytes.size() / sizeof(capnp::word));
+    capnp::FlatArrayMessageReader reader(words, options);
+    if (reader.getEnd() != words.end()) {
+      out = fail(Errc::kCorrupt, "parameter header: bytes after its end");
+      return;
+    }
+    out = read(reader.getRoot<Root>());
+  });
+  KJ_IF_MAYBE (e, problem) {
+    return fail(Errc::kCorrupt, std::string("parameter header: ") + e->getDescription().cStr());
+  }
+  return out;
+}
+
+Epoch epoch_of(ps_schema::Epoch::Reader r) { return {r.getTerm(), r.getCounter()}; }
+ps::ScanCursor cursor_of(ps_schema::Cursor::Reader r) { return {r.getSlot(), r.getKey()}; }
+
+template <class E>
+bool to_enum(std::uint8_t value, E first, E last, E& out) {
+  if (value < static_cast<std::uint8_t>(first) || value > static_cast<std::uint8_t>(last))
+    return false;
+  out = static_cast<E>(value);
+  return true;
+}
+
+Result<ps::TableSchema> schema_of(ps_schema::TableSchema::Reader r) {
+  ps::TableSchema s;
+  if (r.getName().size() > kNameBytesMax) return fail(Errc::kCorrupt, "table name too long");
+  if (!to_enum(r.getKind(), ps::KeyKind::kDense, ps::KeyKind::kSparse, s.kind) ||
+      !to_enum(r.getOptimizer(), ps::Optimizer::kSgd, ps::Optimizer::kAssign, s.optimizer) ||
+      !to_enum(r.getInitializer(), ps::Initializer::kZero, ps::Initializer::kNormal,
+               s.initializer) ||
+      !to_enum(r.getConsistency(), ps::Consistency::kBsp, ps::Consistency::kAsp, s.consistency)) {
+    return fail(Errc::kUnsupported, "table schema with a choice that this version does not know");
+  }
+  s.id = r.getId();
+  s.name.assign(r.getName().begin(), r.getName().size());
+  s.rows = r.getRows();
+  s.dim = r.getDim();
+  s.learning_rate = r.getLearningRate();
+  s.beta = r.getBeta();
+  s.l1 = r.getL1();
+  s.l2 = r.getL2();
+  s.epsilon = r.getEpsilon();
+  s.accumulator = r.getAccumulator();
+  s.init_a = r.getInitA();
+  s.init_b = r.getInitB();
+  s.seed = r.getSeed();
+  s.staleness = r.getStaleness();
+  return s;
+}
+
+void put_schema(const ps::TableSchema& s, ps_schema::TableSchema::Builder b) {
+  b.setId(s.id);
+  b.setName(text(s.name));
+  b.setKind(static_cast<std::uint8_t>(s.kind));
+  b.setRows(s.rows);
+  b.setDim(s.dim);
+  b.setOptimizer(static_cast<std::uint8_t>(s.optimizer));
+  b.setLearningRate(s.learning_rate);
+  b.setBeta(s.beta);
+  b.setL1(s.l1);
+  b.setL2(s.l2);
+  b.setEpsilon(s.epsilon);
+  b.setAccumulator(s.accumulator);
+  b.setInitializer(static_cast<std::uint8_t>(s.initializer));
+  b.setInitA(s.init_a);
+  b.setInitB(s.init_b);
+  b.setSeed(s.seed);
+  b.setConsistency(static_cast<std::uint8_t>(s.consistency));
+  b.setStaleness(s.staleness);
+}
+
+void put_epoch(Epoch epoch, ps_schema::Epoch::Builder b) {
+  b.setTerm(epoch.term);
+  b.setCounter(epoch.counter);
+}
+
+void put_cursor(ps::ScanCursor cursor, ps_schema::Cursor::Builder b) {
+  b.setSlot(cursor.slot);
+  b.setKey(cursor.key);
+}
+
+Result<ps::RequestHeader> request_of(ps_schema::Request::Reader r) {
+  ps::RequestHeader h;
+  h.version = r.getVersion();
+  if (!to_enum(r.getKind(), ps::Kind::kCreateTable, ps::Kind::kScan, h.kind)) {
+    return fail(Errc::kUnsupported, "request of unknown kind " + std::to_string(r.getKind()));
+  }
+  const auto token = r.getToken();
+  if (token.size() != h.token.size())
+    return fail(Errc::kCorrupt, "token of " + std::to_string(token.size()) + " bytes");
+  std::memcpy(h.token.data(), token.begin(), h.token.size());
+  h.request = r.getRequest();
+  h.epoch = epoch_of(r.getEpoch());
+  h.client = ClientId{r.getClient()};
+  h.sequence = r.getSequence();
+  h.table = r.getTable();
+  h.worker = ps::WorkerId{r.getWorker()};
+  h.clock = r.getClock();
+  h.budget = Duration{r.getBudgetNs()};
+  h.n = r.getN();
+  h.dim = r.getDim();
+  h.cursor = cursor_of(r.getCursor());
+  if (r.hasSchema()) {
+    DLRUN_ASSIGN(h.schema, schema_of(r.getSchema()));
+  }
+  return h;
+}
+
+Result<ps::ReplyHeader> reply_of(ps_schema::Reply::Reader r) {
+  ps::ReplyHeader h;
+  h.version = r.getVersion();
+  if (!to_enum(r.getKind(), ps::Kind::kCreateTable, ps::Kind::kScan, h.kind)) {
+    return fail(Errc::kUnsupported, "reply of unknown kind " + std::to_string(r.getKind()));
+  }
+  h.request = r.getRequest();
+  h.error = r.getError();
+  h.context.assign(r.getContext().begin(), r.getContext().size());
+  h.epoch = epoch_of(r.getEpoch());
+  h.clock = r.getClock();
+  h.n = r.getN();
+  h.dim = r.getDim();
+  h.cursor = cursor_of(r.getCursor());
+  return h;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const ps::RequestHeader& h) {
+  alignas(capnp::word) std::array<std::byte, 1024> scratch{};
+  capnp::MallocMessageBuilder message(kj::ArrayPtr<capnp::word>(
+      reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
+  auto b = message.initRoot<ps_schema::Request>();
+  b.setVersion(h.version);
+  b.setKind(static_cast<std::uint8_t>(h.kind));
+  b.setRequest(h.request);
+  b.setToken(kj::ArrayPtr<const kj::byte>(h.token.data(), h.token.size()));
+  put_epoch(h.epoch, b.initEpoch());
+  b.setClient(h.client.value);
+  b.setSequence(h.sequence);
+  b.setTable(h.table);
+  b.setWorker(h.worker.value);
+  b.setClock(h.clock);
+  b.setBudgetNs(h.budget.count());
+  b.setN(h.n);
+  b.setDim(h.dim);
+  if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
+  if (h.schema) put_schema(*h.schema, b.initSchema());
+  return flatten(message);
+}
+
+std::vector<std::byte> encode(const ps::ReplyHeader& h) {
+  alignas(capnp::word) std::array<std::byte, 1024> scratch{};
+  capnp::MallocMessageBuilder message(kj::ArrayPtr<capnp::word>(
+      reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
+  auto b = message.initRoot<ps_schema::Reply>();
+  b.setVersion(h.version);
+  b.setKind(static_cast<std::uint8_t>(h.kind));
+  b.setRequest(h.request);
+  b.setError(h.error);
+  if (!h.context.empty()) b.setContext(text(h.context.substr(0, kContextBytesMax)));
+  put_epoch(h.epoch, b.initEpoch());
+  b.setClock(h.clock);
+  b.setN(h.n);
+  b.setDim(h.dim);
+  if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
+  return flatten(message);
+}
+
+Result<ps::RequestHeader> decode_ps_request(std::span<const std::byte> bytes) {
+  return with_root<ps_schema::Request, ps::RequestHeader>(bytes, request_of);
+}
+
+Result<ps::ReplyHeader> decode_ps_reply(std::span<const std::byte> bytes) {
+  return with_root<ps_schema::Reply, ps::ReplyHeader>(bytes, reply_of);
+}
+
+}  // namespace dlrun::wire

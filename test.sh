@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# test.sh: builds the tests (Debug, address and undefined-behaviour sanitizers) and runs them.
+#
+#   ./test.sh              unit, sim and integration
+#   ./test.sh NAME...      the tests whose name matches one of these (as ctest -R)
+#   ./test.sh --all        also: framework, TSan, fuzzing by time slice, the CUDA build
+#   ./test.sh --long       the full counts (seeds, kill loops, fuzz hours); with --all for every suite
+#
+# Environment: DLRUN_BUILD_ROOT where to build; DLRUN_CUDA_HOME a CUDA toolkit; DLRUN_DATA_DIR real data sets for the tests that
+# use them (default: ../shared/data when it is there; without it those tests say so and are skipped).
+. "$(dirname "$0")/tools/lib.sh"
+. "$dlrun_source/tools/install-deps.sh"
+
+all=0 long=OFF names=()
+for argument in "$@"; do
+  case $argument in
+    --all) all=1 ;;
+    --long) long=ON ;;
+    -h|--help) sed -n '2,10p' "$0"; exit 0 ;;
+    -*) sed -n '2,10p' "$0" >&2; exit 2 ;;
+    *) names+=("$argument") ;;
+  esac
+done
+
+start_log test
+if [ -z "${DLRUN_DATA_DIR:-}" ] && [ -d "$dlrun_source/../shared/data" ]; then
+  DLRUN_DATA_DIR=$(cd "$dlrun_source/../shared/data" && pwd -P)
+fi
+[ -z "${DLRUN_DATA_DIR:-}" ] || export DLRUN_DATA_DIR
+[ "$long" = OFF ] || export DLRUN_LONG=1
+
+groups=(build test)
+[ $all = 0 ] || groups+=(fuzz)
+install_deps "${groups[@]}"
+make_venv numpy scikit-learn
+export DLRUN_PYTHON=$dlrun_venv/bin/python
+
+folders=(dev)
+configure dev -DDLRUN_LONG=$long
+build dev all
+if [ $all = 1 ]; then
+  # The release build is what users get: warnings of the optimiser and the packaging show here.
+  configure release
+  build release all
+  folders+=(tsan fuzz)
+  configure tsan -DDLRUN_LONG=$long
+  build tsan all
+  configure fuzz -DDLRUN_LONG=$long
+  build fuzz all
+  if cuda=$("$dlrun_source/tools/cuda-toolchain.sh"); then
+    folders+=(cuda)
+    export LIBRARY_PATH=$cuda/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
+    configure cuda "-DCMAKE_CUDA_COMPILER=$cuda/bin/nvcc"
+    build cuda all
+  else
+    say "no CUDA compiler could be had: the cuda preset is left out"
+  fi
+fi
+
+# One ctest over all builds, so that its closing summary counts everything.
+index=$DLRUN_BUILD_ROOT/test-index
+mkdir -p "$index"
+for folder in "${folders[@]}"; do printf 'subdirs("%s")\n' "$DLRUN_BUILD_ROOT/$folder"; done >"$index/CTestTestfile.cmake"
+
+arguments=(--test-dir "$index" --output-on-failure --no-tests=error -j "$(nproc)")
+if [ ${#names[@]} -gt 0 ]; then
+  arguments+=(-R "$(IFS='|'; echo "${names[*]}")")
+elif [ $all = 0 ]; then
+  arguments+=(-L '^(unit|sim|integration)$')
+fi
+say "==> running the tests; details in $dlrun_log"
+printf '\n==> ctest %s\n' "${arguments[*]}" >>"$dlrun_log"
+ctest "${arguments[@]}" 2>&1 </dev/null | tee -a "$dlrun_log"

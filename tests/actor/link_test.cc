@@ -1,0 +1,246 @@
+#include <gtest/gtest.h>
+
+#include <caf/actor_system.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/openssl/remote_actor.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "runtime/actor/agent_link.h"
+#include "runtime/actor/link_hub.h"
+#include "runtime/actor/link_messages.h"
+#include "runtime/actor/system.h"
+#include "runtime/security/revocation.h"
+#include "tests/security/temp_folder.h"
+
+namespace dlrun::actor {
+namespace {
+
+using security::CertKind;
+using security::TempFolder;
+
+/// What an owner actor heard, as text, for the test's thread.
+class Heard {
+ public:
+  void add(std::string text) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(std::move(text));
+    changed_.notify_all();
+  }
+  /// Waits until a line starts with `prefix` and takes it out.
+  bool wait(const std::string& prefix, std::chrono::seconds limit = std::chrono::seconds(20)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] {
+      for (auto it = lines_.begin(); it != lines_.end(); ++it)
+        if (it->rfind(prefix, 0) == 0) {
+          last_ = *it;
+          lines_.erase(it);
+          return true;
+        }
+      return false;
+    });
+  }
+  std::string last() const { return last_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> lines_;
+  std::string last_;
+};
+
+caf::behavior owner_actor(caf::event_based_actor* self, std::shared_ptr<Heard> heard) {
+  self->set_default_handler(caf::drop);
+  return {
+      [=](const LinkUp&) { heard->add("up"); },
+      [=](const LinkDown& m) { heard->add("down " + m.reason); },
+      [=](const LinkBytes& m) { heard->add("bytes " + m.bytes); },
+      [=](const PeerUp& m) { heard->add("peer up " + m.node.value); },
+      [=](const PeerDown& m) { heard->add("peer down " + m.node.value); },
+      [=](const PeerBytes& m) { heard->add("peer bytes " + m.node.value + " " + m.bytes); },
+  };
+}
+
+WallTime wall() { return SystemClock().wall(); }
+
+/// A cluster's credentials, and what a joined agent has.
+struct Cluster {
+  Cluster() : coordinator(security::open_or_make_cluster(temp / "coordinator", wall()).value()) {}
+  security::CredentialFiles agent(const std::string& name) {
+    const std::string folder = temp / name;
+    const std::string key = security::make_key().value();
+    const std::string certificate =
+        security::sign_csr(coordinator.ca, security::make_csr(key, name).value(),
+                           {CertKind::kAgent, name, std::chrono::hours(24), wall()})
+            .value();
+    EXPECT_TRUE(security::store_node(folder, key, certificate, coordinator.ca.certificate_pem));
+    return security::CredentialFiles::in(folder);
+  }
+  wire::LinkHello hello(const std::string& name, std::uint64_t incarnation) {
+    const auto node = security::open_node(temp / name, CertKind::kAgent, wall()).value();
+    wire::LinkHello out{wire::kLinkVersion,   NodeId(name), Incarnation(incarnation),
+                        node.certificate_pem, "",           "key"};
+    out.signature = security::sign_statement(node.key_pem, wire::link_statement(out)).value();
+    return out;
+  }
+  std::function<Status(const wire::LinkHello&)> verifier() {
+    return [ca = coordinator.ca.certificate_pem](const wire::LinkHello& hello) -> Status {
+      auto info = security::verify_statement(ca, hello.certificate_pem, wire::link_statement(hello),
+                                             hello.signature, wall());
+      if (!info) return tl::unexpected(info.error());
+      if (info->common_name != hello.node.value)
+        return fail(Errc::kPermissionDenied, "another node's certificate");
+      return {};
+    };
+  }
+
+  TempFolder temp;
+  security::CoordinatorCredentials coordinator;
+};
+
+/// An actor system with one owner actor.
+struct Side {
+  explicit Side(std::optional<security::CredentialFiles> files, CertKind kind = CertKind::kAgent)
+      : system(System::start({files, kind}, wall()).value()),
+        owner(system->get().spawn(owner_actor, heard)) {}
+  ~Side() { stop(); }
+  void stop() {
+    if (!system) return;
+    caf::anon_send_exit(owner, caf::exit_reason::user_shutdown);
+    owner = nullptr;
+    link = nullptr;
+    system.reset();
+  }
+  std::shared_ptr<Heard> heard = std::make_shared<Heard>();
+  std::unique_ptr<System> system;
+  caf::actor owner;
+  caf::actor link;
+};
+
+AgentLinkOptions link_options(std::uint16_t port, wire::LinkHello hello) {
+  AgentLinkOptions out;
+  out.coordinators = {{"127.0.0.1", port}};
+  out.hello = std::move(hello);
+  out.retry_max = std::chrono::milliseconds(400);
+  return out;
+}
+
+TEST(Link, BytesTravelBothWaysOverMutualTls) {
+  Cluster cluster;
+  const auto agent_files = cluster.agent("node-1");
+  Side coordinator(cluster.coordinator.files, CertKind::kCoordinator);
+  coordinator.link =
+      spawn_link_hub(coordinator.system->get(), coordinator.owner, {cluster.verifier()});
+  const auto port = publish_hub(coordinator.system->get(), coordinator.link, "127.0.0.1", 0);
+  ASSERT_TRUE(port) << port.error().to_string();
+  Side agent(agent_files);
+  agent.link = spawn_agent_link(agent.system->get(), agent.owner,
+                                link_options(*port, cluster.hello("node-1", 7)));
+  ASSERT_TRUE(agent.heard->wait("up"));
+  ASSERT_TRUE(coordinator.heard->wait("peer up node-1"));
+  const std::string bytes("a\0b\xff", 4);
+  caf::anon_send(agent.link, LinkSend{bytes});
+  EXPECT_TRUE(coordinator.heard->wait("peer bytes node-1 " + bytes));
+  caf::anon_send(coordinator.link, PeerSend{NodeId("node-1"), bytes});
+  EXPECT_TRUE(agent.heard->wait("bytes " + bytes));
+  agent.stop();
+  EXPECT_TRUE(coordinator.heard->wait("peer down node-1"));
+}
+
+TEST(Link, ComesBackWhenTheCoordinatorDoes) {
+  Cluster cluster;
+  const auto agent_files = cluster.agent("node-1");
+  auto coordinator = std::make_unique<Side>(cluster.coordinator.files, CertKind::kCoordinator);
+  coordinator->link =
+      spawn_link_hub(coordinator->system->get(), coordinator->owner, {cluster.verifier()});
+  const std::uint16_t port =
+      publish_hub(coordinator->system->get(), coordinator->link, "127.0.0.1", 0).value();
+  Side agent(agent_files);
+  agent.link = spawn_agent_link(agent.system->get(), agent.owner,
+                                link_options(port, cluster.hello("node-1", 7)));
+  ASSERT_TRUE(agent.heard->wait("up"));
+  coordinator.reset();
+  ASSERT_TRUE(agent.heard->wait("down"));
+  coordinator = std::make_unique<Side>(cluster.coordinator.files, CertKind::kCoordinator);
+  coordinator->link =
+      spawn_link_hub(coordinator->system->get(), coordinator->owner, {cluster.verifier()});
+  ASSERT_TRUE(publish_hub(coordinator->system->get(), coordinator->link, "127.0.0.1", port));
+  EXPECT_TRUE(agent.heard->wait("up"));
+  EXPECT_TRUE(coordinator->heard->wait("peer up node-1"));
+}
+
+TEST(Link, ForeignCaGetsNoConnection) {
+  Cluster cluster, foreign;
+  const auto foreign_files = foreign.agent("node-1");
+  Side coordinator(cluster.coordinator.files, CertKind::kCoordinator);
+  coordinator.link =
+      spawn_link_hub(coordinator.system->get(), coordinator.owner, {cluster.verifier()});
+  const std::uint16_t port =
+      publish_hub(coordinator.system->get(), coordinator.link, "127.0.0.1", 0).value();
+  Side agent(foreign_files);
+  AgentLinkOptions options = link_options(port, foreign.hello("node-1", 7));
+  options.connect_timeout = std::chrono::seconds(2);
+  agent.link = spawn_agent_link(agent.system->get(), agent.owner, options);
+  ASSERT_TRUE(agent.heard->wait("down cannot connect"));
+  EXPECT_FALSE(coordinator.heard->wait("peer", std::chrono::seconds(0)));
+}
+
+TEST(Link, NodeCannotSpeakForAnother) {
+  Cluster cluster;
+  const auto agent_files = cluster.agent("node-1");
+  cluster.agent("node-2");
+  Side coordinator(cluster.coordinator.files, CertKind::kCoordinator);
+  coordinator.link =
+      spawn_link_hub(coordinator.system->get(), coordinator.owner, {cluster.verifier()});
+  const std::uint16_t port =
+      publish_hub(coordinator.system->get(), coordinator.link, "127.0.0.1", 0).value();
+  Side agent(agent_files);
+  wire::LinkHello lie = cluster.hello("node-1", 7);
+  lie.node = NodeId("node-2");
+  agent.link = spawn_agent_link(agent.system->get(), agent.owner, link_options(port, lie));
+  ASSERT_TRUE(agent.heard->wait("down the coordinator refuses"));
+  EXPECT_FALSE(coordinator.heard->wait("peer up", std::chrono::seconds(0)));
+}
+
+TEST(Link, LaterProcessOfANodeReplacesTheEarlierOne) {
+  Cluster cluster;
+  cluster.agent("node-1");
+  Side side(std::nullopt);  // no network: all in one process
+  side.link = spawn_link_hub(side.system->get(), side.owner, {cluster.verifier()});
+  const auto first = std::make_shared<Heard>();
+  const auto second = std::make_shared<Heard>();
+  const caf::actor first_owner = side.system->get().spawn(owner_actor, first);
+  const caf::actor second_owner = side.system->get().spawn(owner_actor, second);
+  AgentLinkOptions options = link_options(0, cluster.hello("node-1", 1));
+  options.local = [hub = side.link] { return hub; };
+  options.retry_first = options.retry_max = std::chrono::hours(1);
+  spawn_agent_link(side.system->get(), first_owner, options);
+  ASSERT_TRUE(first->wait("up"));
+  options.hello = cluster.hello("node-1", 2);
+  spawn_agent_link(side.system->get(), second_owner, options);
+  ASSERT_TRUE(second->wait("up"));
+  EXPECT_TRUE(first->wait("down"));
+  caf::anon_send(side.link, PeerSend{NodeId("node-1"), "x"});
+  EXPECT_TRUE(second->wait("bytes x"));
+  EXPECT_FALSE(first->wait("bytes", std::chrono::seconds(0)));
+  caf::anon_send_exit(first_owner, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(second_owner, caf::exit_reason::user_shutdown);
+}
+
+TEST(System, RefusesToStartWithoutGoodCredentials) {
+  Cluster cluster, foreign;
+  const TempFolder empty;
+  EXPECT_EQ(System::start({security::CredentialFiles::in(empty / "tls")}, wall()).error().code,
+            Errc::kNotFound);
+  security::CredentialFiles mixed = cluster.agent("node-1");
+  mixed.ca_path = foreign.coordinator.files.ca_path;
+  EXPECT_EQ(System::start({mixed}, wall()).error().code, Errc::kPermissionDenied);
+  EXPECT_EQ(System::start({cluster.agent("node-2"), CertKind::kCoordinator}, wall()).error().code,
+            Errc::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace dlrun::actor

@@ -1,0 +1,229 @@
+#include "runtime/jobspec/job_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/jobspec/json.h"
+
+namespace dlrun::jobspec {
+namespace {
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+constexpr const char* kToml = R"(
+name = "ctr"
+project = "ads"
+priority = 5
+time_limit = "2h"
+grace = 10
+
+[env]
+COMMON = "yes"
+
+[role.worker]
+count = "1..4"
+argv = ["python3", "train.py", ""]
+env = {A = "x=y|z", COMMON = "mine", N = 3}
+after = ["ps"]
+cpus = 0.5
+memory = "2GiB"
+gpus = 1
+ports = 2
+labels = {disk = "ssd"}
+
+[role.ps]
+program = "shard-host"
+count = 2
+
+[input.train]
+uris = ["data/*.txt", "more"]
+format = "tsv"
+batch_rows = 512
+passes = 3
+shuffle = false
+seed = 9
+split_bytes = "1MiB"
+header = true
+label_column = -1
+
+[restart]
+max = 1
+on = ["node-lost"]
+)";
+
+constexpr const char* kYaml = R"(
+name: ctr
+project: ads
+priority: 5
+time_limit: 2h
+grace: 10
+env: {COMMON: "yes"}
+role:
+  worker:
+    count: 1..4
+    argv: [python3, train.py, ""]
+    env: {A: "x=y|z", COMMON: mine, N: 3}
+    after: ps
+    cpus: 0.5
+    memory: 2GiB
+    gpus: 1
+    ports: 2
+    labels: {disk: ssd}
+  ps:
+    program: shard-host
+    count: 2
+input:
+  train:
+    uris: ["data/*.txt", more]
+    format: tsv
+    batch_rows: 512
+    passes: 3
+    shuffle: false
+    seed: 9
+    split_bytes: 1MiB
+    header: true
+    label_column: -1
+restart:
+  max: 1
+  on: [node-lost]
+)";
+
+std::string problem_of(std::string_view text, Syntax syntax, std::string_view file) {
+  const auto spec = parse_job(text, syntax, file);
+  return spec ? "" : spec.error().context;
+}
+
+TEST(JobFile, ReadsEveryKeyOfToml) {
+  const auto spec = parse_job(kToml, Syntax::kToml, "job.toml");
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->name, "ctr");
+  EXPECT_EQ(spec->project, "ads");
+  EXPECT_EQ(spec->priority, 5);
+  EXPECT_EQ(spec->time_limit, 2h);
+  EXPECT_EQ(spec->grace, 10s);
+  ASSERT_EQ(spec->roles.size(), 2u);
+  const auto& worker = spec->roles[0];
+  EXPECT_EQ(worker.name, "worker");
+  EXPECT_EQ(worker.count_min, 1u);
+  EXPECT_EQ(worker.count_max, 4u);
+  EXPECT_THAT(worker.argv, ElementsAre("python3", "train.py", ""));
+  EXPECT_THAT(worker.env, ElementsAre(Pair("A", "x=y|z"), Pair("COMMON", "mine"), Pair("N", "3")));
+  EXPECT_THAT(worker.after, ElementsAre("ps"));
+  EXPECT_EQ(worker.resources, (sched::Resources{.cpu_milli = 500, .memory_bytes = 2147483648, .gpus = 1, .ports = 2}));
+  EXPECT_EQ(worker.require.at("disk"), "ssd");
+  const auto& ps = spec->roles[1];
+  EXPECT_EQ(ps.program, cluster::RoleProgram::kShardHost);
+  EXPECT_EQ(ps.count_max, 2u);
+  EXPECT_THAT(ps.env, ElementsAre(Pair("COMMON", "yes")));
+  ASSERT_EQ(spec->inputs.size(), 1u);
+  io::InputSpec input{.name = "train", .uris = {"data/*.txt", "more"}, .format = io::Format::kCsv, .delimiter = '\t', .header = true, .label_column = -1, .batch_rows = 512, .passes = 3, .shuffle = false, .seed = 9, .split_bytes = 1u << 20};
+  EXPECT_EQ(spec->inputs[0], input);
+  EXPECT_EQ(spec->restart.restarts_max, 1u);
+  EXPECT_THAT(spec->restart.on, ElementsAre(cluster::Cause::kNodeLost));
+}
+
+TEST(JobFile, MeansTheSameInYamlAndInJson) {
+  const auto toml = parse_job(kToml, Syntax::kToml, "job.toml");
+  const auto yaml = parse_job(kYaml, Syntax::kYaml, "job.yaml");
+  ASSERT_TRUE(toml) << toml.error().context;
+  ASSERT_TRUE(yaml) << yaml.error().context;
+  EXPECT_EQ(dump(to_json(*toml)), dump(to_json(*yaml)));
+  const auto json = parse_job(dump(to_json(*toml)), Syntax::kJson, "job.json");
+  ASSERT_TRUE(json) << json.error().context;
+  EXPECT_EQ(dump(to_json(*json)), dump(to_json(*toml)));
+}
+
+TEST(JobFile, KeepsAnyByteOfAnEnvironmentValueThroughJson) {
+  cluster::JobSpec spec;
+  std::string bytes;
+  for (int c = 1; c < 256; ++c) bytes.push_back(static_cast<char>(c));
+  spec.roles.push_back({.name = "main", .argv = {"a", "", bytes}, .env = {{"V", bytes}, {"E", ""}, {"P", "a=b|c\nd"}}, .cwd = "/x\xFF"});
+  spec.time_limit = 1500ms;
+  spec.submit_env = {{"HOME", "/root"}};
+  const auto back = parse_job(dump(to_json(spec)), Syntax::kJson, "body");
+  ASSERT_TRUE(back) << back.error().context;
+  EXPECT_EQ(back->roles[0].env, spec.roles[0].env);
+  EXPECT_EQ(back->roles[0].argv, spec.roles[0].argv);
+  EXPECT_EQ(back->roles[0].cwd, spec.roles[0].cwd);
+  EXPECT_EQ(back->time_limit, 1500ms);
+  EXPECT_EQ(back->submit_env, spec.submit_env);
+}
+
+TEST(JobFile, NamesPlaceAndNearestKeyOfAnUnknownOne) {
+  EXPECT_EQ(problem_of("name = \"x\"\n[role.worker]\nargv = [\"a\"]\n  cuont = 2\n", Syntax::kToml, "job.toml"),
+            "job.toml:4:3: unknown key 'cuont' in [role.worker]; did you mean 'count'?");
+  EXPECT_EQ(problem_of("role:\n  worker:\n    argv: [a]\n    memroy: 2GiB\n", Syntax::kYaml, "job.yaml"),
+            "job.yaml:4:5: unknown key 'memroy' in [role.worker]; did you mean 'memory'?");
+  EXPECT_EQ(problem_of("{\"role\": {\"worker\": {\"argv\": [\"a\"],\n  \"gpu\": 2}}}", Syntax::kJson, "job.json"),
+            "job.json:2:3: unknown key 'gpu' in [role.worker]; did you mean 'gpus'?");
+  EXPECT_THAT(problem_of("role = {w = {argv = [\"a\"]}}\nfrobnicate = 1\n", Syntax::kToml, "job.toml"),
+              HasSubstr("job.toml:2:1: unknown key 'frobnicate' in the job; known are name"));
+}
+
+TEST(JobFile, NamesThePlaceOfASyntaxError) {
+  EXPECT_THAT(problem_of("name = \n", Syntax::kToml, "job.toml"), testing::StartsWith("job.toml:1:8: "));
+  EXPECT_EQ(problem_of("name = 'x'\n\n[=]\nb = 1\n", Syntax::kToml, "j"), "j:3:1: a key or a table header is malformed");
+  EXPECT_THAT(problem_of("role:\n  a: [1,\n", Syntax::kYaml, "job.yaml"), testing::StartsWith("job.yaml:3:1: "));
+  EXPECT_EQ(problem_of("{\n  \"name\": }", Syntax::kJson, "job.json"), "job.json:2:11: not a JSON value");
+  EXPECT_EQ(problem_of("{\"name\": \"x\"} {}", Syntax::kJson, "b"), "b:1:15: text after the end of the document");
+  EXPECT_THAT(problem_of("{\"name\": \"\xFF\"}", Syntax::kJson, "b"), HasSubstr("b:1:10: a string that is not UTF-8"));
+}
+
+TEST(JobFile, ListsSeveralProblemsAtOnceEachWithItsPlace) {
+  const std::string text = problem_of("time_limit = \"soon\"\n[role.worker]\nargv = []\ncount = 0\nafter = [\"pss\"]\n[role.ps]\nprogram = \"shard\"\n", Syntax::kToml, "j.toml");
+  EXPECT_THAT(text, HasSubstr("j.toml:1:14: time_limit: 'soon' is not a duration"));
+  EXPECT_THAT(text, HasSubstr("role 'worker' needs argv"));
+  EXPECT_THAT(text, HasSubstr("j.toml:4:9: count: '0' is not a count"));
+  EXPECT_THAT(text, HasSubstr("j.toml:5:10: after: no role 'pss'; did you mean 'ps'?"));
+  EXPECT_THAT(text, HasSubstr("j.toml:7:11: program is one of process, shard-host"));
+}
+
+TEST(JobFile, RefusesWhatCouldNotRun) {
+  EXPECT_THAT(problem_of("name = \"x\"", Syntax::kToml, "j"), HasSubstr("at least one role"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"\"]", Syntax::kToml, "j"), HasSubstr("names the program and is empty"));
+  EXPECT_THAT(problem_of("[role.A]\nargv=[\"x\"]", Syntax::kToml, "j"), HasSubstr("lower-case"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nenv={\"A=B\"=\"c\"}", Syntax::kToml, "j"), HasSubstr("holds '='"));
+  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x","a\u0000b"]}}})", Syntax::kJson, "j"), HasSubstr("NUL"));
+  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"]},"a":{"argv":["y"]}}})", Syntax::kJson, "j"), HasSubstr("two roles are named 'a'"));
+  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"],"argv":["y"]}}})", Syntax::kJson, "j"), HasSubstr("'argv' stands twice"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nafter=\"b\"\n[role.b]\nargv=[\"x\"]\nafter=\"a\"", Syntax::kToml, "j"), HasSubstr("circle: a, b"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\n[input.t]\nformat=\"libsvm\"", Syntax::kToml, "j"), HasSubstr("needs a 'uri'"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\ncount=65536\n[role.b]\nargv=[\"x\"]", Syntax::kToml, "j"), HasSubstr("65537 tasks"));
+  EXPECT_THAT(problem_of("when = 2020-01-01", Syntax::kToml, "j"), HasSubstr("j:1:8: dates"));
+}
+
+TEST(JobFile, IsNotFooledByDeepOrWideInput) {
+  EXPECT_THAT(problem_of(std::string(100000, '['), Syntax::kJson, "j"), HasSubstr("nested too deeply"));
+  EXPECT_FALSE(parse_job(std::string(100000, '['), Syntax::kYaml, "j"));
+  EXPECT_FALSE(parse_job("a = " + std::string(100000, '['), Syntax::kToml, "j"));
+  // Nine levels of ten aliases each: a billion values when followed blindly.
+  std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n";
+  for (int i = 1; i < 9; ++i) {
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int k = 0; k < 10; ++k) bomb += (k ? ",*a" : "*a") + std::to_string(i - 1);
+    bomb += "]\n";
+  }
+  EXPECT_THAT(problem_of(bomb, Syntax::kYaml, "j"), HasSubstr("too many values"));
+  std::string wide = "{\"role\":{\"a\":{\"argv\":[\"x\"],\"env\":{\"A\":1";
+  for (int i = 0; i < 100000; ++i) wide += ",\"B\":2";
+  EXPECT_THAT(problem_of(wide + "}}}}", Syntax::kJson, "j"), HasSubstr("at most 4096"));
+  std::string keys = "{\"b\":1";
+  for (int i = 0; i < 100000; ++i) keys += ",\"b\":1";
+  EXPECT_THAT(problem_of(keys + "}", Syntax::kJson, "j"), HasSubstr("and more problems"));
+  EXPECT_THAT(problem_of(std::string(kJobBytesMax + 1, ' '), Syntax::kJson, "j"), HasSubstr("a job file may have"));
+}
+
+TEST(JobFile, TellsWhyAFileCannotBeRead) {
+  EXPECT_EQ(load_job_file("/nonexistent/job.toml").error().code, Errc::kNotFound);
+  EXPECT_THAT(load_job_file("/nonexistent/job.toml").error().context, HasSubstr("/nonexistent/job.toml"));
+  EXPECT_EQ(load_job_file("job.txt").error().code, Errc::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace dlrun::jobspec
