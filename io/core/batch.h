@@ -1,7 +1,8 @@
 #pragma once
-/// io/core/batch.h: a batch of records as Arrow-shaped columns, in one flat piece of memory that two processes share.
-/// A slot starts with a BatchHeader; columns follow, each 64-byte aligned, found by offsets from the slot's start.
-/// Shapes: labels [rows] f32. CSR: offsets [rows + 1] i64, ids [nnz] u64, values [nnz] f32, fields [nnz] u32 (libffm only).
+/// io/core/batch.h: a batch of records as Arrow-shaped columns, in one flat piece of memory that
+/// two processes share. A slot starts with a BatchHeader; columns follow, each 64-byte aligned,
+/// found by offsets from the slot's start. Shapes: labels [rows] f32. CSR: offsets [rows + 1] i64,
+/// ids [nnz] u64, values [nnz] f32, fields [nnz] u32 (libffm only).
 ///         Dense: values [rows, cols] f32 row-major.
 /// Units:  offsets in the header are bytes; offsets of the column are elements of ids and values.
 
@@ -49,7 +50,7 @@ struct BatchView {
   std::uint32_t pass = 0;   ///< trip over the data, from 0
   bool pass_ended = false;  ///< a mark, not data: rows == 0, nothing to release
   std::uint64_t rows = 0;
-  std::uint64_t cols = 0;   ///< dense only
+  std::uint64_t cols = 0;  ///< dense only
   std::span<const float> labels;
   std::span<const std::int64_t> offsets;
   std::span<const std::uint64_t> ids;
@@ -59,8 +60,9 @@ struct BatchView {
   std::uint32_t slot = 0;      ///< set by the pipe
 };
 
-/// Checks everything a hostile or broken writer could get wrong (bounds, alignment, shapes, offsets that fall), on a copy of
-/// the header. O(rows). Errors: kCorrupt (names the field), kUnsupported (newer version).
+/// Checks everything a hostile or broken writer could get wrong (bounds, alignment, shapes, offsets
+/// that fall), on a copy of the header. O(rows). Errors: kCorrupt (names the field), kUnsupported
+/// (newer version).
 Result<BatchView> open_batch(std::span<const std::byte> slot);
 
 }  // namespace dlrun::io

@@ -1,5 +1,6 @@
 #pragma once
-/// io/core/msg.h: inputs, splits and leases as values. The job actor owns the ledger; feeders lease from it.
+/// io/core/msg.h: inputs, splits and leases as values. The job actor owns the ledger; feeders lease
+/// from it.
 
 #include <compare>
 #include <cstdint>
@@ -11,21 +12,26 @@
 
 namespace dlrun::io {
 
-enum class Format : std::uint8_t { kLibsvm = 1, kLibffm = 2, kCsv = 3 };  ///< kCsv covers TSV: a delimiter
+enum class Format : std::uint8_t {
+  kLibsvm = 1,
+  kLibffm = 2,
+  kCsv = 3
+};  ///< kCsv covers TSV: a delimiter
 enum class OnBadRecord : std::uint8_t { kFail = 0, kSkip = 1 };
 
 /// One input of a job, as its job file declares it: `[input.train]`.
 struct InputSpec {
   std::string name;
-  std::vector<std::string> uris;  ///< paths or file:// URIs; globs and directories are expanded, in byte order
+  std::vector<std::string>
+      uris;  ///< paths or file:// URIs; globs and directories are expanded, in byte order
   Format format = Format::kLibsvm;
-  std::uint32_t index_base = 0;    ///< libsvm: 0 or 1, subtracted from each feature id
-  char delimiter = ',';            ///< csv
-  bool header = false;             ///< csv: the first line of each file is skipped
-  std::int32_t label_column = 0;   ///< csv: -1 = the last
+  std::uint32_t index_base = 0;   ///< libsvm: 0 or 1, subtracted from each feature id
+  char delimiter = ',';           ///< csv
+  bool header = false;            ///< csv: the first line of each file is skipped
+  std::int32_t label_column = 0;  ///< csv: -1 = the last
   std::uint32_t batch_rows = 256;
-  std::uint32_t passes = 1;        ///< trips over the data; 0 = until the consumer stops
-  bool shuffle = true;             ///< splits in a Philox permutation of (seed, pass), rows within a split too
+  std::uint32_t passes = 1;  ///< trips over the data; 0 = until the consumer stops
+  bool shuffle = true;  ///< splits in a Philox permutation of (seed, pass), rows within a split too
   std::uint64_t seed = 1;
   std::uint64_t split_bytes = 4u << 20;
   OnBadRecord on_bad_record = OnBadRecord::kFail;
@@ -59,9 +65,9 @@ struct SplitKey {
 };
 
 enum class LeaseState : std::uint8_t {
-  kGranted = 0,    ///< `splits` holds at least one
-  kWait = 1,       ///< none free now, but leases of others are open: ask again
-  kEndOfInput = 2, ///< every split of every pass is done or leased to the end
+  kGranted = 0,     ///< `splits` holds at least one
+  kWait = 1,        ///< none free now, but leases of others are open: ask again
+  kEndOfInput = 2,  ///< every split of every pass is done or leased to the end
 };
 
 struct LeaseAnswer {
@@ -70,19 +76,24 @@ struct LeaseAnswer {
   friend bool operator==(const LeaseAnswer&, const LeaseAnswer&) = default;
 };
 
-/// The ledger's face to the job machine. Deterministic; no clock. A lease belongs to a consumer (a task).
+/// The ledger's face to the job machine. Deterministic; no clock. A lease belongs to a consumer (a
+/// task).
 class Ledger {
  public:
   virtual ~Ledger() = default;
-  /// The first call per input fixes the file table; a later one with other content is kFailedPrecondition, which names the
-  /// first file that differs.
+  /// The first call per input fixes the file table; a later one with other content is
+  /// kFailedPrecondition, which names the first file that differs.
   virtual Status set_files(const std::string& input, const std::vector<FileEntry>& files) = 0;
-  virtual Result<LeaseAnswer> lease(const std::string& input, const TaskId& consumer, std::uint32_t splits_max) = 0;
-  /// The consumer holds exactly `held`: whatever else is leased to it goes back, to be handed out first. Called before
-  /// lease() when the request says `resync` (first request after an attach, or a reply that may have been lost).
-  virtual void resync(const std::string& input, const TaskId& consumer, const std::vector<SplitKey>& held) = 0;
+  virtual Result<LeaseAnswer> lease(const std::string& input, const TaskId& consumer,
+                                    std::uint32_t splits_max) = 0;
+  /// The consumer holds exactly `held`: whatever else is leased to it goes back, to be handed out
+  /// first. Called before lease() when the request says `resync` (first request after an attach, or
+  /// a reply that may have been lost).
+  virtual void resync(const std::string& input, const TaskId& consumer,
+                      const std::vector<SplitKey>& held) = 0;
   /// The consumer has taken every record of it. Unknown or not leased to it: kFailedPrecondition.
-  virtual Status done(const std::string& input, const TaskId& consumer, std::uint64_t split_id, std::uint32_t pass) = 0;
+  virtual Status done(const std::string& input, const TaskId& consumer, std::uint64_t split_id,
+                      std::uint32_t pass) = 0;
   /// The consumer died or left: what it holds goes back, to be handed out first.
   virtual void drop_consumer(const TaskId& consumer) = 0;
 };

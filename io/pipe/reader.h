@@ -1,11 +1,13 @@
 #pragma once
-/// io/pipe/reader.h: the consumer's end of the input pipe: batches as spans into memory that the feeder writes.
-/// The data segment is mapped read-only; the control segment holds the two rings (docs/io.md has the layout and ordering).
-/// Descriptors: three (socket, two eventfds), constant. Nothing is named anywhere; a SIGKILL leaves nothing.
+/// io/pipe/reader.h: the consumer's end of the input pipe: batches as spans into memory that the
+/// feeder writes. The data segment is mapped read-only; the control segment holds the two rings
+/// (docs/io.md has the layout and ordering). Descriptors: three (socket, two eventfds), constant.
+/// Nothing is named anywhere; a SIGKILL leaves nothing.
 ///
-/// A pass (one trip over the data) ends with a mark: next() returns a view with `pass_ended`, `pass` and no rows. Every
-/// consumer gets one mark per pass, in order, also for a pass of which it got no batch; kEndOfData comes after the last.
-/// After a lost consumer, batches of an earlier pass may still follow that pass's mark: `pass` of the batch tells.
+/// A pass (one trip over the data) ends with a mark: next() returns a view with `pass_ended`,
+/// `pass` and no rows. Every consumer gets one mark per pass, in order, also for a pass of which it
+/// got no batch; kEndOfData comes after the last. After a lost consumer, batches of an earlier pass
+/// may still follow that pass's mark: `pass` of the batch tells.
 ///
 /// Threads: next() from one thread at a time; release() from any thread, also during next().
 
@@ -22,11 +24,12 @@ namespace dlrun::io {
 
 class PipeReader {
  public:
-  /// Connects to the feeder and maps the ring; the feeder lists the files and allocates the ring before it answers.
-  /// Errors: kUnavailable (no feeder listens there: retry), kPermissionDenied (token not admitted), kDeadlineExceeded,
-  /// kAlreadyExists (this token is attached already), kResourceExhausted (no memory for the ring; named), kUnsupported
-  /// (version), kCorrupt (segments not sealed or not of the size told), or what the feeder found: kNotFound (no file
-  /// matches), kFailedPrecondition (file table differs from that of the job).
+  /// Connects to the feeder and maps the ring; the feeder lists the files and allocates the ring
+  /// before it answers. Errors: kUnavailable (no feeder listens there: retry), kPermissionDenied
+  /// (token not admitted), kDeadlineExceeded, kAlreadyExists (this token is attached already),
+  /// kResourceExhausted (no memory for the ring; named), kUnsupported (version), kCorrupt (segments
+  /// not sealed or not of the size told), or what the feeder found: kNotFound (no file matches),
+  /// kFailedPrecondition (file table differs from that of the job).
   static Result<std::unique_ptr<PipeReader>> attach(const std::string& feeder_socket,
                                                     const cluster::Token& token, Duration timeout);
   ~PipeReader();  ///< every view is dead after this; the feeder gives back what was not released
@@ -37,13 +40,14 @@ class PipeReader {
   ///   kDeadlineExceeded  nothing within `timeout` (>= 0): call again
   ///   kEndOfData         every pass is over; sticky
   ///   kOverloaded        the caller holds slots() batches and nothing can come: release one first
-  ///   kUnavailable       the feeder is gone, and every batch that it had published was returned; sticky
-  ///   kCorrupt           the ring holds nonsense; sticky
-  ///   any other          the feeder stopped this input and says why (a bad record: uri, line, column, reason); sticky
+  ///   kUnavailable       the feeder is gone, and every batch that it had published was returned;
+  ///   sticky kCorrupt           the ring holds nonsense; sticky any other          the feeder
+  ///   stopped this input and says why (a bad record: uri, line, column, reason); sticky
   Result<BatchView> next(Duration timeout);
 
-  /// Gives the batch's slot back to the feeder. When every batch with records of a split is released, the split counts as
-  /// done: it is not read again. Any order. A mark or a view released before is ignored.
+  /// Gives the batch's slot back to the feeder. When every batch with records of a split is
+  /// released, the split counts as done: it is not read again. Any order. A mark or a view released
+  /// before is ignored.
   void release(BatchView view);
 
   std::uint32_t slots() const;       ///< how many batches may be held at once

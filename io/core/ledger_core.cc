@@ -1,0 +1,174 @@
+#include "io/core/ledger_core.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "io/core/permutation.h"
+#include "runtime/base/assert.h"
+
+namespace dlrun::io {
+
+namespace {
+std::string describe(SplitKey key) {
+  return "split " + std::to_string(key.split_id) + " of pass " + std::to_string(key.pass);
+}
+}  // namespace
+
+LedgerCore::LedgerCore(const std::vector<InputSpec>& inputs, LedgerLimits limits)
+    : limits_(limits) {
+  for (const InputSpec& spec : inputs) tables_[spec.name].spec = spec;
+}
+
+Result<LedgerCore::Table*> LedgerCore::find(const std::string& input) {
+  auto it = tables_.find(input);
+  if (it == tables_.end())
+    return fail(Errc::kNotFound, "the job declares no input \"" + input + "\"");
+  return &it->second;
+}
+
+Split LedgerCore::Table::split(SplitKey key) const {
+  const auto after = std::upper_bound(first_split.begin(), first_split.end(), key.split_id);
+  const auto index = static_cast<std::size_t>(after - first_split.begin() - 1);
+  const FileEntry& file = files[index];
+  const std::uint64_t begin = (key.split_id - first_split[index]) * spec.split_bytes;
+  const std::uint64_t length = std::min(spec.split_bytes, file.size_bytes - begin);
+  return Split{key.split_id, key.pass, file.uri, file.etag, begin, begin + length};
+}
+
+Status LedgerCore::set_files(const std::string& input, const std::vector<FileEntry>& files) {
+  DLRUN_ASSIGN(Table * table, find(input));
+  if (table->fixed) {
+    if (files == table->files) return {};
+    const std::size_t shared = std::min(files.size(), table->files.size());
+    for (std::size_t i = 0; i < shared; ++i) {
+      if (files[i] == table->files[i]) continue;
+      return fail(Errc::kFailedPrecondition, "input \"" + input + "\": file " + std::to_string(i) +
+                                                 " is " + files[i].uri + " (" + files[i].etag +
+                                                 "), the job began with " + table->files[i].uri +
+                                                 " (" + table->files[i].etag + ")");
+    }
+    const bool more = files.size() > table->files.size();
+    return fail(Errc::kFailedPrecondition,
+                "input \"" + input + "\": " + (more ? files : table->files)[shared].uri +
+                    (more ? " was not there when the job began" : " is gone"));
+  }
+  if (table->spec.split_bytes == 0)
+    return fail(Errc::kInvalidArgument, "input \"" + input + "\": split_bytes is 0");
+  if (files.size() > limits_.files_max)
+    return fail(Errc::kInvalidArgument, "input \"" + input + "\": " + std::to_string(files.size()) +
+                                            " files; at most " + std::to_string(limits_.files_max));
+  std::vector<std::uint64_t> first_split{0};
+  first_split.reserve(files.size() + 1);
+  for (const FileEntry& file : files) {
+    const std::uint64_t whole = file.size_bytes / table->spec.split_bytes;
+    const std::uint64_t count = whole + (file.size_bytes % table->spec.split_bytes != 0 ? 1 : 0);
+    if (count > std::numeric_limits<std::uint64_t>::max() / 4 - first_split.back())
+      return fail(Errc::kInvalidArgument, "input \"" + input + "\": more than 2^62 splits");
+    first_split.push_back(first_split.back() + count);
+  }
+  table->first_split = std::move(first_split);
+  table->files = files;
+  table->fixed = true;
+  return {};
+}
+
+Result<LeaseAnswer> LedgerCore::lease(const std::string& input, const TaskId& consumer,
+                                      std::uint32_t splits_max) {
+  DLRUN_ASSIGN(Table * table, find(input));
+  if (!table->fixed)
+    return fail(Errc::kFailedPrecondition, "input \"" + input + "\": a lease before the files");
+  if (splits_max == 0)
+    return fail(Errc::kInvalidArgument, "input \"" + input + "\": a lease of no splits");
+
+  const std::uint64_t total = table->splits();
+  const InputSpec& spec = table->spec;
+  const auto pass_exists = [&](std::uint32_t pass) {
+    return total > 0 && (spec.passes == 0 || pass < spec.passes);
+  };
+  const auto held = table->held.find(consumer);
+  std::uint64_t open = held == table->held.end() ? 0 : held->second.size();
+
+  LeaseAnswer answer;
+  while (answer.splits.size() < splits_max && open < limits_.leases_per_consumer_max) {
+    if (table->position == total && pass_exists(table->pass) &&
+        table->pass != std::numeric_limits<std::uint32_t>::max()) {
+      ++table->pass;
+      table->position = 0;
+    }
+    SplitKey key;
+    if (!table->given_back.empty()) {
+      key = *table->given_back.begin();
+      table->given_back.erase(table->given_back.begin());
+    } else if (pass_exists(table->pass) && table->position < total) {
+      const std::uint64_t i = table->position++;
+      key.pass = table->pass;
+      key.split_id = spec.shuffle ? Permutation(total, spec.seed, table->pass)(i) : i;
+    } else {
+      break;
+    }
+    table->leased.emplace(key, consumer);
+    table->held[consumer].insert(key);
+    answer.splits.push_back(table->split(key));
+    ++open;
+  }
+  const bool left =
+      !table->given_back.empty() || (pass_exists(table->pass) && table->position < total) ||
+      (table->position == total && pass_exists(table->pass) &&
+       table->pass != std::numeric_limits<std::uint32_t>::max() && pass_exists(table->pass + 1));
+  if (!answer.splits.empty())
+    answer.state = LeaseState::kGranted;
+  else
+    answer.state = left ? LeaseState::kWait : LeaseState::kEndOfInput;
+  return answer;
+}
+
+void LedgerCore::Table::take_back(const TaskId& consumer, const std::set<SplitKey>& keep) {
+  const auto it = held.find(consumer);
+  if (it == held.end()) return;
+  for (auto key = it->second.begin(); key != it->second.end();) {
+    if (keep.contains(*key)) {
+      ++key;
+      continue;
+    }
+    leased.erase(*key);
+    given_back.insert(*key);
+    key = it->second.erase(key);
+  }
+  if (it->second.empty()) held.erase(it);
+}
+
+void LedgerCore::resync(const std::string& input, const TaskId& consumer,
+                        const std::vector<SplitKey>& keep) {
+  const auto table = tables_.find(input);
+  if (table == tables_.end()) return;
+  table->second.take_back(consumer, std::set<SplitKey>(keep.begin(), keep.end()));
+}
+
+Status LedgerCore::done(const std::string& input, const TaskId& consumer, std::uint64_t split_id,
+                        std::uint32_t pass) {
+  DLRUN_ASSIGN(Table * table, find(input));
+  const SplitKey key{split_id, pass};
+  const auto lease = table->leased.find(key);
+  if (lease == table->leased.end() || lease->second != consumer)
+    return fail(Errc::kFailedPrecondition, "input \"" + input + "\": " + describe(key) +
+                                               " is not leased to " + to_string(consumer));
+  table->leased.erase(lease);
+  const auto held = table->held.find(consumer);
+  held->second.erase(key);
+  if (held->second.empty()) table->held.erase(held);
+  ++table->done;
+  return {};
+}
+
+void LedgerCore::drop_consumer(const TaskId& consumer) {
+  for (auto& [name, table] : tables_) table.take_back(consumer, {});
+}
+
+Result<LedgerCore::Counts> LedgerCore::counts(const std::string& input) const {
+  const auto it = tables_.find(input);
+  if (it == tables_.end()) return fail(Errc::kNotFound, "no input \"" + input + "\"");
+  const Table& table = it->second;
+  return Counts{table.splits(), table.leased.size(), table.given_back.size(), table.done};
+}
+
+}  // namespace dlrun::io

@@ -1,0 +1,199 @@
+#include "io/core/record_parser.h"
+
+#include <cstring>
+#include <limits>
+
+#include "io/core/number.h"
+
+namespace dlrun::io {
+
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+const char* skip_blanks(const char* p, const char* end) {
+  while (p != end && is_blank(*p)) ++p;
+  return p;
+}
+
+/// What stands at `p`, for a person: a byte that has no shape is named by its number.
+std::string shown(const char* p, const char* end) {
+  if (p == end) return "the end of the line";
+  const auto c = static_cast<unsigned char>(*p);
+  if (c == '\r') return "a carriage return";
+  if (c == 0) return "a NUL byte";
+  if (c > 0x20 && c < 0x7f) return std::string("'") + *p + "'";
+  static constexpr char kHex[] = "0123456789abcdef";
+  return std::string("byte 0x") + kHex[c >> 4] + kHex[c & 15];
+}
+
+}  // namespace
+
+RecordParser::RecordParser(const InputSpec& spec, std::uint64_t record_bytes_max)
+    : format_(spec.format),
+      index_base_(spec.format == Format::kLibsvm ? spec.index_base : 0),
+      delimiter_(spec.delimiter),
+      header_(spec.format == Format::kCsv && spec.header),
+      label_column_(spec.label_column),
+      record_bytes_max_(record_bytes_max) {}
+
+void RecordParser::prepare(RecordBlock& block, std::uint64_t cols) const {
+  block.clear();
+  block.kind = format_ == Format::kCsv ? BatchKind::kDense : BatchKind::kCsr;
+  block.with_fields = format_ == Format::kLibffm;
+  block.cols = format_ == Format::kCsv ? cols : 0;
+}
+
+ParseProgress RecordParser::parse(std::string_view text, std::uint64_t offset,
+                                  RecordBlock& block) const {
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const char* p = begin;
+  bool skip_line = false;
+  if (offset == 0) {
+    if (text.starts_with(kByteOrderMark)) p += kByteOrderMark.size();
+    skip_line = header_;
+  }
+  while (p != end) {
+    const char* line = p;
+    const auto* newline =
+        static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(end - p)));
+    const char* line_end = newline != nullptr ? newline : end;
+    p = newline != nullptr ? newline + 1 : end;
+    if (line_end != line && line_end[-1] == '\r') --line_end;
+    std::optional<Trouble> trouble;
+    if (static_cast<std::uint64_t>(line_end - line) > record_bytes_max_) {
+      trouble = Trouble{line, "record of " + std::to_string(line_end - line) + " bytes; at most " +
+                                  std::to_string(record_bytes_max_)};
+    } else if (skip_line) {
+      skip_line = false;
+      continue;
+    } else {
+      const std::size_t rows = block.rows();
+      trouble = format_ == Format::kCsv ? parse_dense(line, line_end, block)
+                                        : parse_sparse(line, line_end, block);
+      if (trouble) block.truncate(rows);
+    }
+    if (trouble) {
+      BadRecord bad;
+      bad.offset = offset + static_cast<std::uint64_t>(line - begin);
+      bad.column = static_cast<std::uint64_t>(trouble->at - line) + 1;
+      bad.reason = std::move(trouble->reason);
+      return {static_cast<std::size_t>(p - begin), std::move(bad)};
+    }
+  }
+  return {text.size(), std::nullopt};
+}
+
+std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, const char* end,
+                                                                RecordBlock& block) const {
+  p = skip_blanks(p, end);
+  if (p == end || *p == '#') return std::nullopt;
+  const FloatToken label = read_float(p, end);
+  if (label.error != NumberError::kNone)
+    return Trouble{p, std::string("label: ") + reason(label.error)};
+  const auto ends_token = [end](const char* at) {
+    return at == end || is_blank(*at) || *at == '#';
+  };
+  p = label.end;
+  if (p != end && *p == ':') return Trouble{p, "label weights are not supported"};
+  if (!ends_token(p)) return Trouble{p, "label: unexpected " + shown(p, end)};
+  block.labels.push_back(label.value);
+
+  for (;;) {
+    p = skip_blanks(p, end);
+    if (p == end || *p == '#') break;
+    const char* const token = p;
+    std::uint32_t field = 0;
+    if (block.with_fields) {
+      const IdToken read = read_id(p, end);
+      if (read.error == NumberError::kSyntax)
+        return Trouble{p, "field: expected an unsigned integer, found " + shown(p, end)};
+      if (read.error != NumberError::kNone ||
+          read.value > std::numeric_limits<std::uint32_t>::max())
+        return Trouble{p, "field: does not fit 32 bits"};
+      if (read.end == end || *read.end != ':')
+        return Trouble{read.end, "expected field:id:value, found " + shown(read.end, end)};
+      field = static_cast<std::uint32_t>(read.value);
+      p = read.end + 1;
+    }
+    const IdToken id = read_id(p, end);
+    if (id.error == NumberError::kSyntax) {
+      if (end - token >= 4 && std::memcmp(token, "qid:", 4) == 0)
+        return Trouble{token, "qid is not supported"};
+      return Trouble{p, "feature id: expected an unsigned integer, found " + shown(p, end)};
+    }
+    if (id.error != NumberError::kNone) return Trouble{p, "feature id: does not fit 64 bits"};
+    if (id.value < index_base_)
+      return Trouble{p, "feature id " + std::to_string(id.value) + " is below index_base " +
+                            std::to_string(index_base_)};
+    if (id.end == end || *id.end != ':')
+      return Trouble{
+          id.end, std::string(block.with_fields ? "expected field:id:value" : "expected id:value") +
+                      ", found " + shown(id.end, end)};
+    p = id.end + 1;
+    const FloatToken value = read_float(p, end);
+    if (value.error != NumberError::kNone)
+      return Trouble{p, std::string("value: ") + reason(value.error)};
+    if (!ends_token(value.end))
+      return Trouble{value.end, "value: unexpected " + shown(value.end, end)};
+    p = value.end;
+    block.ids.push_back(id.value - index_base_);
+    block.values.push_back(value.value);
+    if (block.with_fields) block.fields.push_back(field);
+  }
+  block.offsets.push_back(static_cast<std::int64_t>(block.values.size()));
+  return std::nullopt;
+}
+
+std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, const char* end,
+                                                               RecordBlock& block) const {
+  const auto is_pad = [this](char c) { return is_blank(c) && c != delimiter_; };
+  const auto skip_pad = [&](const char* at) {
+    while (at != end && is_pad(*at)) ++at;
+    return at;
+  };
+  const char* const line = p;
+  if (skip_pad(p) == end) return std::nullopt;
+  const std::size_t first = block.values.size();
+  std::uint64_t width = 0;
+  for (;;) {
+    p = skip_pad(p);
+    if (p == end || *p == delimiter_) return Trouble{p, "empty field"};
+    if (*p == '"') return Trouble{p, "quoted fields are not supported"};
+    const FloatToken value = read_float(p, end);
+    if (value.error != NumberError::kNone)
+      return Trouble{p, "field " + std::to_string(width + 1) + ": " + reason(value.error)};
+    block.values.push_back(value.value);
+    ++width;
+    p = skip_pad(value.end);
+    if (p == end) break;
+    if (*p != delimiter_)
+      return Trouble{p, "field " + std::to_string(width) + ": unexpected " + shown(p, end)};
+    ++p;
+  }
+  if (block.cols != 0 && width != block.cols + 1)
+    return Trouble{line, std::to_string(width) + " columns; the first record of the input has " +
+                             std::to_string(block.cols + 1)};
+  const std::uint64_t label =
+      label_column_ < 0 ? width - 1 : static_cast<std::uint64_t>(label_column_);
+  if (label >= width)
+    return Trouble{line, "label_column " + std::to_string(label_column_) + " of a line of " +
+                             std::to_string(width) + " columns"};
+  if (width == 1) return Trouble{line, "a label and no other column"};
+  const auto at = block.values.begin() + static_cast<std::ptrdiff_t>(first + label);
+  block.labels.push_back(*at);
+  block.values.erase(at);
+  block.cols = width - 1;
+  block.offsets.push_back(static_cast<std::int64_t>(block.values.size()));
+  return std::nullopt;
+}
+
+std::string describe(const std::string& uri, std::uint64_t line, const BadRecord& bad) {
+  return uri + ": offset " + std::to_string(bad.offset) + ", line " + std::to_string(line) +
+         ", column " + std::to_string(bad.column) + ": " + bad.reason;
+}
+
+}  // namespace dlrun::io
