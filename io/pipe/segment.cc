@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "runtime/base/assert.h"
@@ -61,9 +63,27 @@ Result<Mapping> Mapping::map(int fd, std::size_t bytes, bool writable) {
   return mapping;
 }
 
+namespace {
+/// What the kernel could give now without harm. A memfd has no size limit of its own: allocating more than there is would end
+/// in the OOM killer, not in ENOSPC.
+std::uint64_t memory_available() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("MemAvailable:"))
+      return std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+  }
+  return ~std::uint64_t{0};
+}
+}  // namespace
+
 Result<Segment> make_segment(const std::string& name, std::size_t bytes,
                              bool read_only_for_others) {
   const std::string what = name + " (" + std::to_string(bytes) + " bytes of shared memory)";
+  const std::uint64_t available = memory_available();
+  if (bytes > available - available / 8)
+    return fail(Errc::kResourceExhausted,
+                "allocate " + what + ": the machine has " + std::to_string(available) +
+                    " bytes available");
   Segment segment;
   segment.fd = Fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!segment.fd) return fail_errno("make " + what);
