@@ -44,14 +44,14 @@ if [ $all = 1 ]; then
   build release all
   folders+=(tsan fuzz)
   configure tsan -DDLRUN_LONG=$long
-  build tsan all
+  build tsan dlrun_tests
   configure fuzz -DDLRUN_LONG=$long
-  build fuzz all
+  build fuzz dlrun_tests
   if cuda=$("$dlrun_source/tools/cuda-toolchain.sh"); then
     folders+=(cuda)
     export LIBRARY_PATH=$cuda/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
     configure cuda "-DCMAKE_CUDA_COMPILER=$cuda/bin/nvcc"
-    build cuda all
+    build cuda dlrun_tests
   else
     say "no CUDA compiler could be had: the cuda preset is left out"
   fi
