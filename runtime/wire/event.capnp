@@ -93,6 +93,13 @@ struct SplitFinished {
   pass @3 :UInt32;
 }
 
+struct BarrierMet {
+  generation @0 :UInt32;
+  role @1 :Text;
+  name @2 :Text;
+  round @3 :UInt64;
+}
+
 struct Event {
   job @0 :UInt64;
   atNs @1 :Int64;
@@ -111,5 +118,6 @@ struct Event {
     inputFilesSet @13 :InputFilesSet;
     splitsLeased @14 :SplitsLeased;
     splitFinished @15 :SplitFinished;
+    barrierMet @16 :BarrierMet;
   }
 }

@@ -101,6 +101,13 @@ struct PutEvent {
     b.setSplitId(e.split_id);
     b.setPass(e.pass);
   }
+  void operator()(const BarrierMet& e) {
+    auto b = to.initBarrierMet();
+    b.setGeneration(e.generation.value);
+    b.setRole(e.role);
+    b.setName(e.name);
+    b.setRound(e.round);
+  }
 };
 
 Result<Event> get(schema::Event::Reader from) {
@@ -178,6 +185,10 @@ Result<Event> get(schema::Event::Reader from) {
       const auto r = from.getSplitFinished();
       DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
       return SplitFinished{std::move(consumer), to_string(r.getInput()), r.getSplitId(), r.getPass()};
+    }
+    case schema::Event::BARRIER_MET: {
+      const auto r = from.getBarrierMet();
+      return BarrierMet{job, Generation(r.getGeneration()), to_string(r.getRole()), to_string(r.getName()), r.getRound()};
     }
   }
   return fail(Errc::kUnsupported, "event log: unknown event " + std::to_string(static_cast<int>(from.which())));

@@ -96,6 +96,7 @@ class CoordinatorCore {
     bool durable = false;               ///< JobSubmitted is on disk
     bool kill_requested = false;
     bool needs_placement = false;       ///< waits for the end of the reconcile window
+    double share = 1;                   ///< of the ranges of its counts, as queued
   };
   using Out = CoordinatorEffects;
 
@@ -114,16 +115,24 @@ class CoordinatorCore {
   void node_changed(const NodeChange& change, Now now);
   void queue_gang(JobId id, LiveJob& job, Now now);
   void place_ready(Now now);
-  void begin_serving(Now now);
+  void claimed(Now now);
+  void rebuild(JobRecord record, std::set<NodeId>& referenced, Now now);
+  void begin_serving_when_all_are_heard(Now now);
+  void fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks, Now now);
+  void refuse_stale(const NodeId& from, const FromAgent& message, Now now);
+  void on_job_over(const JobOver& message, Now now);
+  void on_needs_placement(const JobNeedsPlacement& message, Now now);
   void drop_job(JobId id);
   bool task_is_live(const TaskId& task, Epoch epoch, const NodeId& node) const;
   JobView full_view(const LiveJob& job) const;
+  /// One line: why it is not placed.
   std::string why_pending(JobId id, const LiveJob& job) const;
+  sched::GangRequest gang(JobId id, const LiveJob& job) const;
   void remember_key(SeenKey key);
   void reply(std::uint64_t id, Result<ApiReply> reply);
   void refuse(std::uint64_t id, Errc code, std::string context);
   void stage(JobId job, std::vector<Event> events, Out then, bool droppable = false, Out on_failure = {});
-  Out flush();
+  Out flush(Now now);
 
   CoordinatorSettings settings_;
   sched::Placer& placer_;

@@ -158,9 +158,19 @@ struct SplitFinished {
   friend bool operator==(const SplitFinished&, const SplitFinished&) = default;
 };
 
+/// The ranks of `role` met at barrier `name` for the `round`-th time. Durable before any of them is
+/// told.
+struct BarrierMet {
+  JobId job;
+  Generation generation;
+  std::string role;
+  std::string name;
+  std::uint64_t round = 0;
+};
+
 using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
                            JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
-                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished>;
+                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...

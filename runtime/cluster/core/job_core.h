@@ -25,11 +25,12 @@
 /// Every command to an agent is repeated until the task's state shows that it took effect, every report may arrive twice,
 /// late or out of order: task states only move forward within an epoch, and other epochs are refused.
 /// Errors: requests of another epoch are answered kStaleEpoch where they have an answer. Never throws.
-/// Bounds: barrier names per role, cached lease answers per consumer, repeats by backoff: see JobSettings.
+/// Bounds: kBarriersMax barrier names, cached lease answers per consumer, repeats by backoff: see JobSettings.
 /// Threads: single owner (a job actor).
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -55,7 +56,6 @@ struct JobSettings {
   Duration report_interval{std::chrono::milliseconds(200)};  ///< least time between reports without a state change
   Duration persist_retry{std::chrono::seconds(1)};
   Duration service_grace{std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
-  std::uint32_t barriers_max = 1024;                ///< names in use per role
   std::uint32_t lease_answers_max = 16;             ///< remembered per consumer and input
   PlantedBugs bugs;
 };
@@ -118,12 +118,11 @@ class JobCore {
     Duration resend_after{0};
     Duration grace{0};        ///< of the stop
     Cause stop_cause = Cause::kNone;
-    bool end_recorded = false;  ///< TaskEnded is durable: repeats are acknowledged at once
     std::set<std::size_t> gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
     TimePoint gone_resend_at;
   };
+  /// The round being waited for is the one after JobRecord::barriers_met.
   struct Barrier {
-    std::uint64_t round = 1;
     std::set<std::size_t> arrived;
   };
 
@@ -149,22 +148,34 @@ class JobCore {
   void end_task(std::size_t index, TaskEnd end, Now now);
   void finish_generation(Now now);
   void set_want(std::size_t index, Want want, Now now);
-  void stop_all(Cause cause, Duration grace, bool services_only, Now now);
+  void stop_all(Cause cause, Duration grace, Now now);
+  void start_what_may(Now now);
+  void give_up_start(std::string reason, Now now);
+  void end_job(JobState state, TaskEnd end, Now now);
   void send_due(Now now);
   void send_command(std::size_t index, Now now);
   bool satisfied(const Task& task) const;
   bool role_ready(const std::string& role) const;
+  void check_barrier(const JobRecord::BarrierKey& key);
   void check_barriers(const std::string& role);
-  void set_state(JobState state, Now now);
+  void make_ledger();
+  void drop_consumer(std::size_t index);
+  void set_state(JobState state);
   JobEffects flush(Now now);
 
   // making messages
+  Epoch epoch() const { return record_.epoch; }
+  const NodeId& node_of(std::size_t index) const { return record_.tasks[index].slot.node; }
   PrepareTask prepare_of(std::size_t index) const;
   StartTask start_of(std::size_t index) const;
   EnvList rendezvous_of(std::size_t index) const;
   ps::PsView ps_view() const;
   bool gang_of_one() const { return record_.tasks.size() == 1; }
   bool is_shard_host(std::size_t index) const;
+  /// The task, when message is of this epoch and the task runs; otherwise nullopt and why in `error`.
+  std::optional<std::size_t> live_task(const TaskId& task, Epoch epoch, Errc& error, std::string& context) const;
+  void refuse_lease(const NodeId& to, const TaskId& task, Epoch epoch, std::uint64_t request, Errc code,
+                    std::string context);
 
   void record_event(Event event, std::vector<JobEffect> then = {});
   void send(std::size_t index, ToAgent message);
@@ -176,9 +187,9 @@ class JobCore {
   LedgerFactory make_ledger_;
   std::unique_ptr<io::Ledger> ledger_;
   std::vector<Task> tasks_;
-  std::map<std::string, std::map<std::string, Barrier>> barriers_;  ///< by role, then name
-  struct AnsweredLease { std::uint64_t request; LeaseReply reply; bool durable_sent; };
-  std::map<std::pair<std::size_t, std::string>, std::vector<AnsweredLease>> answered_;  ///< by consumer and input
+  std::map<JobRecord::BarrierKey, Barrier> barriers_;  ///< at most kBarriersMax; entered and not met
+  std::set<std::string> inputs_set_;
+  std::map<std::pair<std::size_t, std::string>, std::deque<LeaseReply>> answered_;  ///< by consumer and input
   PersistGate<JobEffect> gate_;
   JobEffects out_;
   JobState state_ = JobState::kPending;
@@ -188,7 +199,7 @@ class JobCore {
   bool report_now_ = false;
   TimePoint next_report_at_{};
   bool over_ = false;
-  bool ending_ = false;  ///< JobEnded or GenerationEnded is staged
+  bool ending_ = false;  ///< JobEnded is staged
 };
 
 }  // namespace dlrun::cluster

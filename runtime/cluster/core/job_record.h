@@ -3,6 +3,7 @@
 /// JobCore applies each event to its record when it decides it, the coordinator when it replays the log: the same code,
 /// so a recovered job stands where the log left it. Also: the gang that a job asks the scheduler for.
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,7 +25,10 @@ enum class Verdict : std::uint8_t {
   kNotStarted = 5,  ///< the gang was not prepared or ready in time
 };
 
-using LedgerOp = std::variant<InputFilesSet, SplitsLeased, SplitFinished>;
+/// TaskEnded: what the task held goes back.
+using LedgerOp = std::variant<InputFilesSet, SplitsLeased, SplitFinished, TaskEnded>;
+
+inline constexpr std::size_t kBarriersMax = 1024;  ///< names remembered per job
 
 struct EndedTask {
   TaskEnd end;
@@ -44,6 +48,9 @@ struct JobRecord {
   std::optional<std::size_t> first_failed;   ///< index in `tasks`
   bool kill_requested = false;
   std::string reason;                        ///< of the verdict, for a person
+  using BarrierKey = std::pair<std::string, std::string>;  ///< role, name
+  std::map<BarrierKey, std::uint64_t> barriers_met;        ///< the last round met
+  std::deque<BarrierKey> barrier_order;                    ///< of the first meeting; the oldest beyond kBarriersMax go
   std::vector<LedgerOp> ledger_ops;          ///< of this generation; kept during replay only
 
   /// Events of another job, generation or epoch change nothing.

@@ -49,11 +49,13 @@ class Membership {
     WallTime last_heard_wall;
     bool awaited = false;  ///< held tasks before the coordinator restarted and has not registered since
     std::set<std::pair<TaskId, Epoch>> fencing;  ///< must end before the node gets work again
+    TimePoint fence_resend_at;
     std::deque<Incarnation> retired;
   };
 
   enum class Joined : std::uint8_t { kNew, kSame, kRestarted, kBack, kRefused };
-  /// kSame: this incarnation is up already. kBack: it was lost. kRefused: a retired incarnation; nothing changed.
+  /// kSame: this incarnation is up already, or was awaited. kBack: it was lost; Fenced until fence() says otherwise.
+  /// kRefused: a retired incarnation; nothing changed.
   Joined on_register(const Register& message, Now now);
   /// True when this incarnation is the registered one and not lost; refreshes its lease. `change` is set when it was suspect.
   bool on_heard(const NodeId& node, Incarnation incarnation, Now now, std::optional<NodeChange>& change);
@@ -64,7 +66,10 @@ class Membership {
   /// A node that the log says holds tasks: suspect, and lost unless it registers within lost_after.
   void await(const NodeJoined& joined, Now now);
   bool awaiting() const;
-  void fence(const NodeId& node, std::set<std::pair<TaskId, Epoch>> tasks);
+  /// Adds to what the node must end first; up with nothing to end. True when the node's state changed.
+  bool fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks, TimePoint now);
+  /// What fenced nodes must still end and have not been told for `heartbeat`: to be told again.
+  std::vector<std::pair<NodeId, std::pair<TaskId, Epoch>>> fences_due(TimePoint now);
   /// True when it was the last one the node was fenced for: the node is up again.
   bool fenced_task_ended(const NodeId& node, const TaskId& task, Epoch epoch);
 

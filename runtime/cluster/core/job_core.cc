@@ -1,0 +1,448 @@
+#include "runtime/cluster/core/job_core.h"
+
+#include <algorithm>
+
+#include "runtime/base/assert.h"
+
+namespace dlrun::cluster {
+
+namespace {
+
+JobState state_for(Cause cause) {
+  switch (cause) {
+    case Cause::kOom: return JobState::kOom;
+    case Cause::kTimeLimit: return JobState::kTimeout;
+    case Cause::kUserKill: return JobState::kCancelled;
+    case Cause::kNodeLost:
+    case Cause::kShimLost: return JobState::kLost;
+    default: return JobState::kFailed;
+  }
+}
+
+void earlier(std::optional<TimePoint>& wake, TimePoint at) {
+  if (!wake || at < *wake) wake = at;
+}
+
+}  // namespace
+
+JobCore::JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens, LedgerFactory make_ledger)
+    : record_(std::move(record)),
+      settings_(std::move(settings)),
+      tokens_(tokens),
+      make_ledger_(std::move(make_ledger)),
+      gate_(settings_.persist_retry) {}
+
+// ---- events ------------------------------------------------------------------------------------------------------
+
+JobEffects JobCore::start(Now now) {
+  if (!record_.tasks.empty()) {
+    begin_generation(now);
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      tasks_[i].unverified = record_.ends.count(i) == 0;
+      if (!tasks_[i].unverified) tasks_[i].state = TaskState::kEnded;
+    }
+    for (std::size_t i = 0; i < tasks_.size(); ++i)  // shards may not have heard who is gone
+      if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded)
+        for (const auto& [ended, end] : record_.ends)
+          if (!is_shard_host(ended)) tasks_[i].gone_unacked.insert(ended);
+  }
+  report_now_ = true;
+  evaluate(now);
+  return flush(now);
+}
+
+JobEffects JobCore::on_input(const JobInput& input, Now now) {
+  if (!over_) {
+    std::visit([&](const auto& in) { on(in, now); }, input);
+    evaluate(now);
+  }
+  return flush(now);
+}
+
+JobEffects JobCore::on_tick(Now now) {
+  gate_.on_tick(now.at);
+  if (!over_) {
+    if (record_.verdict == Verdict::kNone && !ending_) {
+      if (time_limit_at_ && now.at >= *time_limit_at_)
+        record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping, Cause::kTimeLimit,
+                                     "the time limit is over", now.wall});
+      else if (prepare_deadline_ && now.at >= *prepare_deadline_)
+        give_up_start("was not prepared in time", now);
+      else if (ready_deadline_ && now.at >= *ready_deadline_)
+        give_up_start("was not ready in time", now);
+    }
+    evaluate(now);
+  }
+  return flush(now);
+}
+
+JobEffects JobCore::on_persisted(std::uint64_t id, Now now) {
+  const std::size_t before = out_.size();
+  gate_.on_persisted(id, out_);
+  for (std::size_t i = before; i < out_.size(); ++i)
+    if (const auto* message = std::get_if<JobToCoordinator>(&out_[i]))
+      if (std::holds_alternative<JobOver>(*message)) over_ = true;
+  return flush(now);
+}
+
+JobEffects JobCore::on_persist_failed(std::uint64_t id, const Error&, Now now) {
+  gate_.on_failed(id, now.at, out_);
+  return flush(now);
+}
+
+void JobCore::on(const Placed& input, Now now) {
+  if (ending_ || input.placed.job != record_.id || input.placed.generation != record_.generation ||
+      !record_.tasks.empty())
+    return;
+  record_.apply(Event(input.placed));
+  set_state(JobState::kAdmitted);
+  begin_generation(now);
+}
+
+void JobCore::on(const TaskMessage& input, Now now) {
+  std::visit([&](const auto& message) { on_task(input.from, message, now); }, input.message);
+}
+
+void JobCore::on(const NodeBack& input, Now now) {
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    if (node_of(i) != input.node || tasks_[i].state == TaskState::kEnded) continue;
+    if (!input.address.empty() && input.address != record_.tasks[i].address)
+      record_.tasks[i].address = input.address;
+    if (input.new_process) {
+      tasks_[i].unverified = true;  // ask: the answer of the agent is proof, a list may be old
+      tasks_[i].resend_at = now.at;
+      tasks_[i].resend_after = Duration::zero();
+      if (is_shard_host(i))
+        for (const auto& [ended, end] : record_.ends)
+          if (!is_shard_host(ended)) tasks_[i].gone_unacked.insert(ended);
+    }
+  }
+  for (const TaskUpdate& update : input.tasks) on_task(input.node, update, now);
+}
+
+void JobCore::on(const NodeGone& input, Now now) {
+  for (std::size_t i = 0; i < tasks_.size(); ++i)
+    if (node_of(i) == input.node && tasks_[i].state != TaskState::kEnded)
+      end_task(i, TaskEnd{.cause = Cause::kNodeLost, .detail = input.node.value + " " + input.reason}, now);
+}
+
+void JobCore::on(const Kill& input, Now) { record_.apply(Event(input.request)); }
+
+void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
+  const auto index = record_.index_of(update.task);
+  const bool current = update.epoch == epoch() || settings_.bugs.has("accept_stale_update");
+  if (!index || !current || node_of(*index) != from) {
+    if (update.state == TaskState::kEnded)
+      out_.push_back(SendToAgent{from, TaskEndAck{update.task, update.epoch}});
+    else
+      out_.push_back(SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kCoordinator}});
+    return;
+  }
+  Task& task = tasks_[*index];
+  if (task.state == TaskState::kEnded) {
+    if (update.state == TaskState::kEnded)
+      send_after_durable(*index, TaskEndAck{update.task, update.epoch});
+    else if (record_.ends[*index].end.cause == Cause::kNodeLost)
+      out_.push_back(SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kNodeLost}});
+    return;
+  }
+  task.unverified = false;
+  if (update.pid != 0) task.pid = update.pid;
+  if (!update.ready.ps_tcp.empty() || !update.ready.ps_ipc.empty()) task.ready = update.ready;
+  if (update.state == TaskState::kEnded) {
+    end_task(*index, update.end, now);
+    return;
+  }
+  if (update.state <= task.state) return;
+  if (task.state < TaskState::kRunning && update.state >= TaskState::kRunning && task.started == WallTime{})
+    task.started = now.wall;
+  task.state = update.state;
+  report_due_ = true;
+}
+
+void JobCore::on_task(const NodeId&, const Progress& progress, Now) {
+  const auto index = record_.index_of(progress.task);
+  if (!index || progress.epoch != epoch()) return;
+  tasks_[*index].progress = std::clamp(progress.fraction, 0.0, 1.0);
+  if (!progress.text.empty()) progress_text_ = progress.text.substr(0, 256);
+  report_due_ = true;
+}
+
+void JobCore::on_task(const NodeId&, const WorkerGoneAck& ack, Now) {
+  const auto shard = record_.index_of(ack.shard_task);
+  const auto worker = record_.index_of(ack.worker);
+  if (shard && worker && ack.epoch == epoch()) tasks_[*shard].gone_unacked.erase(*worker);
+}
+
+// ---- decisions -----------------------------------------------------------------------------------------------------
+
+void JobCore::begin_generation(Now now) {
+  tasks_.assign(record_.tasks.size(), {});
+  barriers_.clear();
+  answered_.clear();
+  make_ledger();
+  prepare_deadline_.reset();
+  ready_deadline_.reset();
+  if (!record_.running_seen) prepare_deadline_ = now.at + settings_.prepare_timeout;
+  time_limit_at_.reset();
+  if (record_.spec->time_limit > Duration::zero()) time_limit_at_ = now.at + record_.spec->time_limit;
+}
+
+void JobCore::evaluate(Now now) {
+  if (over_ || ending_) return;
+  if (tasks_.empty()) {
+    if (record_.verdict == Verdict::kKilled)
+      end_job(JobState::kCancelled, TaskEnd{.cause = Cause::kUserKill, .detail = record_.reason}, now);
+    return;
+  }
+  const bool may_finish =
+      record_.all_ended() || (settings_.bugs.has("finish_before_all_ended") && record_.verdict == Verdict::kFailed);
+  if (may_finish) {
+    finish_generation(now);
+    return;
+  }
+  const JobSpec& spec = *record_.spec;
+  switch (record_.verdict) {
+    case Verdict::kNone: start_what_may(now); return;
+    case Verdict::kDone: stop_all(Cause::kCoordinator, settings_.service_grace, now); break;
+    case Verdict::kFailed: stop_all(Cause::kSibling, spec.failure_grace, now); break;
+    case Verdict::kKilled: stop_all(Cause::kUserKill, spec.grace, now); break;
+    case Verdict::kTimeout: stop_all(Cause::kTimeLimit, spec.grace, now); break;
+    case Verdict::kNotStarted: stop_all(Cause::kCoordinator, spec.failure_grace, now); break;
+  }
+  set_state(JobState::kStopping);
+}
+
+void JobCore::start_what_may(Now now) {
+  const auto all_in = [&](TaskState least) {
+    return std::all_of(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.state >= least; });
+  };
+  if (!record_.running_seen && !gang_of_one() && state_ < JobState::kStarting) {
+    if (!all_in(TaskState::kPrepared)) {
+      for (std::size_t i = 0; i < tasks_.size(); ++i) set_want(i, Want::kPrepared, now);
+      set_state(JobState::kStaging);
+      return;
+    }
+    set_state(JobState::kStarting);  // the gang barrier is passed
+  }
+  if (state_ < JobState::kStarting) set_state(record_.running_seen ? JobState::kRunning : JobState::kStarting);
+  if (prepare_deadline_ && all_in(TaskState::kPrepared)) {
+    prepare_deadline_.reset();
+    ready_deadline_ = now.at + settings_.ready_timeout;
+  }
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    const RoleSpec& role = record_.role_of(i);
+    const bool may = record_.running_seen ||
+                     std::all_of(role.after.begin(), role.after.end(),
+                                 [&](const std::string& name) { return role_ready(name); });
+    if (may) set_want(i, Want::kStarted, now);
+  }
+  if (all_in(TaskState::kRunning) && !record_.running_seen) {
+    prepare_deadline_.reset();
+    ready_deadline_.reset();
+    record_event(
+        JobStateChanged{record_.id, record_.generation, JobState::kRunning, Cause::kNone, "", now.wall});
+    set_state(JobState::kRunning);
+  }
+}
+
+void JobCore::give_up_start(std::string reason, Now now) {
+  std::string who;
+  for (std::size_t i = 0; i < tasks_.size() && who.empty(); ++i)
+    if (!satisfied(tasks_[i]))
+      who = to_string(record_.tasks[i].task) + " on " + node_of(i).value + " ";
+  prepare_deadline_.reset();
+  ready_deadline_.reset();
+  record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping, Cause::kStartFailed,
+                               who + std::move(reason), now.wall});
+}
+
+void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
+  Task& task = tasks_[index];
+  DLRUN_ASSERT(task.state != TaskState::kEnded);
+  task.state = TaskState::kEnded;
+  task.unverified = false;
+  const TaskId& id = record_.tasks[index].task;
+  const JobEffect ack = SendToAgent{node_of(index), TaskEndAck{id, epoch()}};
+  if (settings_.bugs.has("ack_end_before_durable")) out_.push_back(ack);
+  record_event(TaskEnded{id, epoch(), std::move(end), now.wall}, {ack});
+  drop_consumer(index);
+  if (!is_shard_host(index))
+    for (std::size_t i = 0; i < tasks_.size(); ++i)
+      if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded) {
+        tasks_[i].gone_unacked.insert(index);
+        tasks_[i].gone_resend_at = now.at;
+      }
+  check_barriers(id.role);
+  report_due_ = true;
+}
+
+void JobCore::finish_generation(Now now) {
+  const RestartPolicy& policy = record_.spec->restart;
+  TaskEnd end;
+  JobState final_state = JobState::kFailed;
+  switch (record_.verdict) {
+    case Verdict::kDone:
+      final_state = JobState::kSucceeded;
+      end.cause = Cause::kExit;
+      break;
+    case Verdict::kFailed:
+      end = record_.ends.at(*record_.first_failed).end;
+      final_state = state_for(end.cause);
+      break;
+    case Verdict::kKilled:
+      final_state = JobState::kCancelled;
+      end.cause = Cause::kUserKill;
+      end.detail = record_.reason;
+      break;
+    case Verdict::kTimeout:
+      final_state = JobState::kTimeout;
+      end.cause = Cause::kTimeLimit;
+      end.detail = record_.reason;
+      break;
+    case Verdict::kNotStarted:
+    case Verdict::kNone:
+      end.cause = Cause::kStartFailed;
+      end.detail = record_.reason;
+      break;
+  }
+  const bool bad = record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted;
+  const bool in_policy = std::find(policy.on.begin(), policy.on.end(), end.cause) != policy.on.end();
+  if (bad && in_policy && record_.generation.value <= policy.restarts_max) {
+    if (record_.kill_requested) {
+      end_job(JobState::kCancelled, TaskEnd{.cause = Cause::kUserKill, .detail = "killed by a user"}, now);
+      return;
+    }
+    const Generation next{record_.generation.value + 1};
+    record_event(GenerationEnded{record_.id, record_.generation, end.cause, record_.reason, now.wall},
+                 {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
+    tasks_.clear();
+    ledger_.reset();
+    prepare_deadline_.reset();
+    ready_deadline_.reset();
+    time_limit_at_.reset();
+    set_state(JobState::kPending);
+    return;
+  }
+  end_job(final_state, std::move(end), now);
+}
+
+void JobCore::end_job(JobState final_state, TaskEnd end, Now now) {
+  state_ = final_state;
+  JobView last = view();
+  last.spec = *record_.spec;
+  last.spec.submit_env.clear();
+  last.ended = now.wall;
+  last.end = std::move(end);
+  last.exit_code = exit_code(last.end);
+  if (final_state == JobState::kSucceeded) {
+    last.exit_code = 0;
+    last.reason.clear();
+  } else if (last.exit_code == 0) {
+    last.exit_code = 1;  // a service or a shard that ended by itself, with code 0
+  }
+  ending_ = true;
+  record_event(JobEnded{last}, {JobToCoordinator{JobOver{std::move(last)}}});
+}
+
+void JobCore::set_want(std::size_t index, Want want, Now now) {
+  Task& task = tasks_[index];
+  if (task.want >= want || task.state == TaskState::kEnded) return;
+  task.want = want;
+  task.resend_at = now.at;
+  task.resend_after = Duration::zero();
+}
+
+void JobCore::stop_all(Cause cause, Duration grace, Now now) {
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    if (tasks_[i].want == Want::kEnded || tasks_[i].state == TaskState::kEnded) continue;
+    tasks_[i].grace = grace;
+    tasks_[i].stop_cause = cause;
+    set_want(i, Want::kEnded, now);
+  }
+}
+
+bool JobCore::satisfied(const Task& task) const {
+  if (task.state == TaskState::kEnded) return true;
+  if (task.unverified && task.want != Want::kNothing) return false;
+  switch (task.want) {
+    case Want::kNothing: return true;
+    case Want::kPrepared: return task.state >= TaskState::kPrepared;
+    case Want::kStarted: {
+      const std::size_t index = static_cast<std::size_t>(&task - tasks_.data());
+      return task.state >= (is_shard_host(index) ? TaskState::kReady : TaskState::kRunning);
+    }
+    case Want::kEnded: return false;
+  }
+  return true;
+}
+
+bool JobCore::role_ready(const std::string& role) const {
+  for (std::size_t i = 0; i < tasks_.size(); ++i)
+    if (record_.tasks[i].task.role == role &&
+        tasks_[i].state < (is_shard_host(i) ? TaskState::kReady : TaskState::kRunning))
+      return false;
+  return true;
+}
+
+void JobCore::set_state(JobState state) {
+  if (state_ == state) return;
+  state_ = state;
+  report_now_ = true;
+}
+
+void JobCore::record_event(Event event, std::vector<JobEffect> then) {
+  record_.apply(event);
+  record_.ledger_ops.clear();  // applied already; kept during replay only
+  gate_.stage({record_.id, false, {std::move(event)}, std::move(then), {}});
+}
+
+// ---- sending and repeating -----------------------------------------------------------------------------------------
+
+void JobCore::send_due(Now now) {
+  if (over_ || ending_) return;
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    Task& task = tasks_[i];
+    if (!satisfied(task) && now.at >= task.resend_at) {
+      send_command(i, now);
+      task.resend_after = task.resend_after == Duration::zero()
+                              ? settings_.resend_first
+                              : std::min(task.resend_after * 2, settings_.resend_max);
+      task.resend_at = now.at + task.resend_after;
+    }
+    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded && now.at >= task.gone_resend_at) {
+      for (std::size_t worker : task.gone_unacked)
+        send(i, WorkerGone{record_.tasks[i].task, record_.tasks[worker].task, epoch()});
+      task.gone_resend_at = now.at + settings_.resend_max;
+    }
+  }
+}
+
+JobEffects JobCore::flush(Now now) {
+  send_due(now);
+  if (!over_ && !ending_ && (report_now_ || (report_due_ && now.at >= next_report_at_))) {
+    out_.push_back(JobToCoordinator{JobReport{view()}});
+    report_now_ = report_due_ = false;
+    next_report_at_ = now.at + settings_.report_interval;
+  }
+  gate_.flush(out_);
+  JobEffects out = std::move(out_);
+  out_.clear();
+  return out;
+}
+
+std::optional<TimePoint> JobCore::next_wake() const {
+  std::optional<TimePoint> wake = gate_.next_wake();
+  if (over_ || ending_) return wake;
+  for (const Task& task : tasks_) {
+    if (!satisfied(task)) earlier(wake, task.resend_at);
+    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded) earlier(wake, task.gone_resend_at);
+  }
+  if (record_.verdict == Verdict::kNone)
+    for (const auto& deadline : {time_limit_at_, prepare_deadline_, ready_deadline_})
+      if (deadline) earlier(wake, *deadline);
+  if (report_due_) earlier(wake, next_report_at_);
+  return wake;
+}
+
+}  // namespace dlrun::cluster

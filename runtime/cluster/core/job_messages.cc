@@ -1,0 +1,186 @@
+// How JobCore puts its messages together: commands, rendezvous variables, the view.
+
+#include "runtime/base/assert.h"
+#include "runtime/cluster/core/job_core.h"
+
+namespace dlrun::cluster {
+
+namespace {
+
+/// An IPv6 literal stays bare: frameworks that read MASTER_ADDR take it so.
+std::string join_ports(const std::vector<std::uint16_t>& ports) {
+  std::string text;
+  for (std::uint16_t port : ports) text += (text.empty() ? "" : ",") + std::to_string(port);
+  return text;
+}
+
+}  // namespace
+
+bool JobCore::is_shard_host(std::size_t index) const {
+  return record_.role_of(index).program == RoleProgram::kShardHost;
+}
+
+PrepareTask JobCore::prepare_of(std::size_t index) const {
+  const PlacedTask& placed = record_.tasks[index];
+  const RoleSpec& role = record_.role_of(index);
+  const JobSpec& spec = *record_.spec;
+  PrepareTask message;
+  message.task = placed.task;
+  message.epoch = epoch();
+  message.job_name = spec.name;
+  message.owner = spec.owner;
+  message.program = role.program;
+  message.argv = role.argv;
+  if (spec.env_policy == EnvPolicy::kInherit) message.env = spec.submit_env;
+  message.env.insert(message.env.end(), role.env.begin(), role.env.end());
+  message.cwd = role.cwd.empty() ? spec.cwd : role.cwd;
+  message.resources = role.resources;
+  message.slot = placed.slot;
+  message.token = tokens_.issue("task/" + to_string(placed.task), epoch());
+  for (const PlacedTask& other : record_.tasks)
+    if (other.task.role == role.name) message.world = std::max(message.world, other.task.rank + 1);
+  message.inputs = spec.inputs;
+  message.time_limit = spec.time_limit;
+  if (gang_of_one()) {
+    message.start_at_once = true;
+    const EnvList rendezvous = rendezvous_of(index);
+    message.env.insert(message.env.end(), rendezvous.begin(), rendezvous.end());
+  }
+  return message;
+}
+
+StartTask JobCore::start_of(std::size_t index) const {
+  StartTask message;
+  message.task = record_.tasks[index].task;
+  message.epoch = epoch();
+  for (const PlacedTask& placed : record_.tasks)
+    message.members.push_back({placed.task, placed.slot.node, placed.address, placed.slot.ports});
+  message.env = rendezvous_of(index);
+  message.ps = ps_view();
+  return message;
+}
+
+/// The view of the parameters: shards by rank over the shard-host roles in order. The token goes to the shards too, which
+/// get it before they are ready: then `shards` holds those that are.
+ps::PsView JobCore::ps_view() const {
+  ps::PsView view;
+  std::uint32_t shards = 0;
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    if (!is_shard_host(i)) {
+      if (counts_for_success(*record_.spec, record_.role_of(i))) ++view.workers;
+      continue;
+    }
+    ps::ShardEndpoint endpoint;
+    endpoint.shard = ShardId{shards++};
+    endpoint.tcp = tasks_[i].ready.ps_tcp;
+    endpoint.ipc = tasks_[i].ready.ps_ipc;
+    endpoint.node = node_of(i);
+    view.shards.push_back(std::move(endpoint));
+  }
+  if (shards == 0) return {};
+  view.map.epoch = epoch();
+  view.map.owner.resize(ps::kSlots);
+  for (std::uint32_t slot = 0; slot < ps::kSlots; ++slot)
+    view.map.owner[slot] = ShardId{slot * shards / ps::kSlots};  // as SlotMap::even
+  view.token = tokens_.issue("ps/" + to_string(record_.id), epoch());
+  return view;
+}
+
+EnvList JobCore::rendezvous_of(std::size_t index) const {
+  const PlacedTask& self = record_.tasks[index];
+  std::uint32_t world = 0;
+  std::uint32_t local_rank = 0;
+  const PlacedTask* first = &self;
+  for (const PlacedTask& other : record_.tasks) {
+    if (other.task.role != self.task.role) continue;
+    ++world;
+    if (other.task.rank == 0) first = &other;
+    if (other.slot.node == self.slot.node && other.task.rank < self.task.rank) ++local_rank;
+  }
+  const std::string rank = std::to_string(self.task.rank);
+  EnvList env = {
+      {"DLRUN_JOB", to_string(record_.id)},
+      {"DLRUN_ROLE", self.task.role},
+      {"DLRUN_RANK", rank},
+      {"DLRUN_WORLD", std::to_string(world)},
+      {"DLRUN_GENERATION", std::to_string(record_.generation.value)},
+      {"INDEX", rank},
+      {"RANK", rank},
+      {"WORLD_SIZE", std::to_string(world)},
+      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"MASTER_ADDR", first->address},
+  };
+  if (!first->slot.ports.empty()) env.emplace_back("MASTER_PORT", std::to_string(first->slot.ports[0]));
+  if (!self.slot.ports.empty()) env.emplace_back("DLRUN_PORTS", join_ports(self.slot.ports));
+  return env;
+}
+
+void JobCore::send_command(std::size_t index, Now) {
+  const Task& task = tasks_[index];
+  switch (task.want) {
+    case Want::kNothing: return;
+    case Want::kPrepared: send(index, prepare_of(index)); return;
+    case Want::kStarted:
+      // Once seen running, only StartTask asks: an agent that lost the task says so, and does not run it again.
+      if (gang_of_one() && !record_.running_seen && task.state < TaskState::kPrepared)
+        send(index, prepare_of(index));
+      else
+        send(index, start_of(index));
+      return;
+    case Want::kEnded:
+      send(index, StopTask{record_.tasks[index].task, epoch(), task.grace, task.stop_cause});
+      return;
+  }
+}
+
+void JobCore::send(std::size_t index, ToAgent message) {
+  out_.push_back(SendToAgent{node_of(index), std::move(message)});
+}
+
+void JobCore::send_after_durable(std::size_t index, ToAgent message) {
+  gate_.stage({record_.id, false, {}, {SendToAgent{node_of(index), std::move(message)}}, {}});
+}
+
+JobView JobCore::view() const {
+  JobView view;
+  view.id = record_.id;
+  view.state = state_;
+  view.generation = record_.generation;
+  view.epoch = record_.epoch;
+  view.submitted = record_.submitted;
+  view.started = record_.started;
+  view.reason = record_.reason;
+  view.progress_text = progress_text_;
+  if (record_.first_failed) {
+    view.first_failed = record_.tasks[*record_.first_failed].task;
+    view.end = record_.ends.at(*record_.first_failed).end;
+  }
+  double sum = 0;
+  int reported = 0;
+  view.tasks.reserve(tasks_.size());
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    const PlacedTask& placed = record_.tasks[i];
+    const Task& task = tasks_[i];
+    TaskView line;
+    line.task = placed.task;
+    line.node = placed.slot.node;
+    line.state = task.want == Want::kEnded && task.state < TaskState::kEnded ? TaskState::kStopping : task.state;
+    line.pid = task.pid;
+    line.ports = placed.slot.ports;
+    line.progress = task.progress;
+    line.started = task.started;
+    if (const auto it = record_.ends.find(i); it != record_.ends.end()) {
+      line.end = it->second.end;
+      line.ended = it->second.at;
+    }
+    if (task.progress >= 0) {
+      sum += task.progress;
+      ++reported;
+    }
+    view.tasks.push_back(std::move(line));
+  }
+  if (reported > 0) view.progress = sum / reported;
+  return view;
+}
+
+}  // namespace dlrun::cluster

@@ -1,0 +1,243 @@
+#include "runtime/cluster/core/job_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "runtime/base/assert.h"
+
+namespace dlrun::cluster {
+
+namespace {
+
+class Fnv {
+ public:
+  void add(std::uint64_t v) {
+    for (int i = 0; i < 8; ++i) byte(static_cast<std::uint8_t>(v >> (8 * i)));
+  }
+  void add(const std::string& s) {
+    add(std::uint64_t{s.size()});
+    for (char c : s) byte(static_cast<std::uint8_t>(c));
+  }
+  void add(const std::vector<std::string>& list) {
+    add(std::uint64_t{list.size()});
+    for (const auto& s : list) add(s);
+  }
+  template <class Pairs>
+  void add_pairs(const Pairs& pairs) {
+    add(std::uint64_t{pairs.size()});
+    for (const auto& [a, b] : pairs) {
+      add(a);
+      add(b);
+    }
+  }
+  std::uint64_t value() const { return h_; }
+
+ private:
+  void byte(std::uint8_t b) {
+    h_ ^= b;
+    h_ *= 0x100000001b3ULL;
+  }
+  std::uint64_t h_ = 0xcbf29ce484222325ULL;
+};
+
+std::uint64_t number(auto v) { return static_cast<std::uint64_t>(v); }
+
+void apply_end(JobRecord& r, const TaskEnded& e) {
+  if (e.epoch != r.epoch || e.task.generation != r.generation) return;
+  const auto index = r.index_of(e.task);
+  if (!index || r.ends.count(*index) != 0) return;
+  r.ends[*index] = {e.end, e.at};
+  if (r.verdict != Verdict::kNone) return;
+  const RoleSpec& role = r.role_of(*index);
+  const bool counts = counts_for_success(*r.spec, role);
+  if (!counts || !e.end.ok()) {  // a service or a shard that ends before its peers is a failure, whatever its code
+    r.verdict = Verdict::kFailed;
+    r.first_failed = *index;
+    r.reason = to_string(e.task) + " ended first: " + std::string(to_string(e.end.cause));
+    if (e.end.cause == Cause::kExit) r.reason += " " + std::to_string(e.end.code);
+    if (e.end.cause == Cause::kSignal) r.reason += " " + std::to_string(e.end.signal);
+    if (!e.end.detail.empty()) r.reason += " (" + e.end.detail + ")";
+    return;
+  }
+  for (std::size_t i = 0; i < r.tasks.size(); ++i)
+    if (counts_for_success(*r.spec, r.role_of(i)) && r.ends.count(i) == 0) return;
+  r.verdict = Verdict::kDone;
+}
+
+}  // namespace
+
+JobRecord::JobRecord(const JobSubmitted& event, std::shared_ptr<const JobSpec> spec_in)
+    : id(event.job), spec(std::move(spec_in)), submitted(event.at) {}
+
+std::optional<std::size_t> JobRecord::index_of(const TaskId& task) const {
+  if (task.job != id || task.generation != generation) return std::nullopt;
+  // tasks are ordered by role as in the spec, then rank: find the role's first, then step
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (tasks[i].task.role != task.role) continue;
+    const std::size_t at = i + task.rank;
+    if (task.rank < tasks.size() && at < tasks.size() && tasks[at].task == task) return at;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+const RoleSpec& JobRecord::role_of(std::size_t index) const {
+  for (const RoleSpec& role : spec->roles)
+    if (role.name == tasks[index].task.role) return role;
+  DLRUN_ASSERT(false && "a placed task has a role of the spec");
+  std::abort();
+}
+
+void JobRecord::apply(const Event& event) {
+  if (const auto* e = std::get_if<JobPlaced>(&event)) {
+    if (e->job != id || e->generation != generation || !tasks.empty()) return;
+    epoch = e->epoch;
+    tasks = e->tasks;
+  } else if (const auto* e = std::get_if<TaskEnded>(&event)) {
+    if (e->task.job != id || e->epoch != epoch) return;
+    if (!spec->inputs.empty()) ledger_ops.emplace_back(*e);
+    apply_end(*this, *e);
+  } else if (const auto* e = std::get_if<JobStateChanged>(&event)) {
+    if (e->job != id || e->generation != generation) return;
+    if (e->state == JobState::kRunning) {
+      running_seen = true;
+      if (started == WallTime{}) started = e->at;
+    } else if (e->state == JobState::kStopping && verdict == Verdict::kNone) {
+      verdict = e->cause == Cause::kTimeLimit ? Verdict::kTimeout : Verdict::kNotStarted;
+      reason = e->reason;
+    }
+  } else if (const auto* e = std::get_if<JobKillRequested>(&event)) {
+    if (e->job != id) return;
+    kill_requested = true;
+    if (verdict == Verdict::kNone) {
+      verdict = Verdict::kKilled;
+      reason = e->reason.empty() ? "killed by a user" : e->reason;
+    }
+  } else if (const auto* e = std::get_if<GenerationEnded>(&event)) {
+    if (e->job != id || e->generation != generation) return;
+    generation = Generation{generation.value + 1};
+    epoch = {};
+    tasks.clear();
+    ends.clear();
+    running_seen = false;
+    verdict = kill_requested ? Verdict::kKilled : Verdict::kNone;
+    first_failed.reset();
+    reason = e->reason;
+    ledger_ops.clear();
+    barriers_met.clear();
+    barrier_order.clear();
+  } else if (const auto* e = std::get_if<BarrierMet>(&event)) {
+    if (e->job != id || e->generation != generation) return;
+    const auto [it, fresh] = barriers_met.try_emplace({e->role, e->name}, 0);
+    it->second = std::max(it->second, e->round);
+    if (fresh) barrier_order.push_back(it->first);
+    if (barrier_order.size() > kBarriersMax) {
+      barriers_met.erase(barrier_order.front());
+      barrier_order.pop_front();
+    }
+  } else if (const auto* e = std::get_if<InputFilesSet>(&event)) {
+    if (e->job == id && e->generation == generation) ledger_ops.emplace_back(*e);
+  } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {
+    if (e->consumer.job == id && e->consumer.generation == generation) ledger_ops.emplace_back(*e);
+  } else if (const auto* e = std::get_if<SplitFinished>(&event)) {
+    if (e->consumer.job == id && e->consumer.generation == generation) ledger_ops.emplace_back(*e);
+  }
+}
+
+bool counts_for_success(const JobSpec& spec, const RoleSpec& role) {
+  if (role.program == RoleProgram::kShardHost) return false;
+  if (role.kind == RoleKind::kBatch) return true;
+  for (const RoleSpec& other : spec.roles)
+    if (other.program == RoleProgram::kProcess && other.kind == RoleKind::kBatch) return false;
+  return true;
+}
+
+sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation, TimePoint submitted,
+                           double share) {
+  sched::GangRequest gang{job, generation, spec.priority, submitted, {}};
+  std::vector<std::uint32_t> counts;
+  std::uint64_t processes = 0;
+  for (const RoleSpec& role : spec.roles) {
+    const double range = role.count_max - role.count_min;
+    counts.push_back(role.count_min + static_cast<std::uint32_t>(std::floor(range * share)));
+    if (role.program == RoleProgram::kProcess) processes += counts.back();
+  }
+  for (std::size_t i = 0; i < spec.roles.size(); ++i) {
+    const RoleSpec& role = spec.roles[i];
+    for (std::uint32_t rank = 0; rank < counts[i]; ++rank) {
+      sched::TaskDemand demand{role.name, rank, role.resources, role.require};
+      if (role.program == RoleProgram::kProcess && processes > 1)
+        demand.need.ports = std::max(demand.need.ports, 1);
+      gang.tasks.push_back(std::move(demand));
+    }
+  }
+  return gang;
+}
+
+std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record, TimePoint submitted) {
+  sched::GangRequest gang{record.id, record.generation, record.spec->priority, submitted, {}};
+  sched::Placement placement{record.id, record.generation, {}};
+  for (std::size_t i = 0; i < record.tasks.size(); ++i) {
+    const PlacedTask& placed = record.tasks[i];
+    const RoleSpec& role = record.role_of(i);
+    sched::TaskDemand demand{role.name, placed.task.rank, role.resources, role.require};
+    demand.need.ports = static_cast<std::int32_t>(placed.slot.ports.size());
+    gang.tasks.push_back(std::move(demand));
+    placement.slots.push_back(placed.slot);
+  }
+  return {std::move(gang), std::move(placement)};
+}
+
+std::uint64_t fingerprint(const JobSpec& spec) {
+  Fnv f;
+  f.add(spec.name);
+  f.add(spec.owner);
+  f.add(spec.project);
+  f.add(number(spec.priority));
+  f.add(std::uint64_t{spec.roles.size()});
+  for (const RoleSpec& role : spec.roles) {
+    f.add(role.name);
+    f.add(number(role.kind));
+    f.add(number(role.program));
+    f.add(number(role.count_min));
+    f.add(number(role.count_max));
+    f.add(role.argv);
+    f.add_pairs(role.env);
+    f.add(role.cwd);
+    f.add(number(role.resources.cpu_milli));
+    f.add(number(role.resources.memory_bytes));
+    f.add(number(role.resources.gpus));
+    f.add(number(role.resources.ports));
+    f.add_pairs(role.require);
+    f.add(role.after);
+  }
+  f.add(std::uint64_t{spec.inputs.size()});
+  for (const io::InputSpec& input : spec.inputs) {
+    f.add(input.name);
+    f.add(input.uris);
+    f.add(number(input.format));
+    f.add(number(input.index_base));
+    f.add(number(input.delimiter));
+    f.add(number(input.header));
+    f.add(number(input.label_column));
+    f.add(number(input.batch_rows));
+    f.add(number(input.passes));
+    f.add(number(input.shuffle));
+    f.add(input.seed);
+    f.add(input.split_bytes);
+    f.add(number(input.on_bad_record));
+    f.add(input.bad_records_max);
+  }
+  f.add(number(spec.restart.restarts_max));
+  for (Cause cause : spec.restart.on) f.add(number(cause));
+  f.add(number(spec.time_limit.count()));
+  f.add(number(spec.grace.count()));
+  f.add(number(spec.failure_grace.count()));
+  f.add(number(spec.env_policy));
+  f.add_pairs(spec.submit_env);
+  f.add(spec.cwd);
+  return f.value();
+}
+
+}  // namespace dlrun::cluster
