@@ -1,21 +1,22 @@
 #pragma once
-/// runtime/cluster/core/agent_core.h: a node's side of the control plane: the table of its tasks, and the link to the
-/// coordinator that may be cut at any moment.
+/// runtime/cluster/core/agent_core.h: a node's side of the control plane: the table of its tasks,
+/// and the link to the coordinator that may be cut at any moment.
 ///
 /// The link:   Unregistered -1-> Registered -2-> Unregistered
-///   1: RegisterAck. 2: no HeartbeatAck for `lease`, or HeartbeatAck{known = false} or of a higher term, or on_link_down().
+///   1: RegisterAck. 2: no HeartbeatAck for `lease`, or HeartbeatAck{known = false} or of a higher
+///   term, or on_link_down().
 ///      Tasks run on; Register is repeated with backoff.
 /// A task:     (new) -1-> Preparing -2-> Prepared -3-> Starting -4-> Running -5-> Ready
 ///                       each -6-> Stopping -7-> Ended -8-> (forgotten)
-///   1: PrepareTask of an epoch not below the newest seen of its job. 2: on_prepared. 3: StartTask, or start_at_once.
-///   4: on_started. 5: on_ready. 6: StopTask, or RegisterAck.unknown_tasks. 7: on_exit, or nothing ran yet.
-///   8: TaskEndAck; until then TaskUpdate{kEnded} is repeated. Forgotten tasks are remembered as tombstones, so that a late
+///   1: PrepareTask of an epoch not below the newest seen of its job. 2: on_prepared. 3: StartTask,
+///   or start_at_once. 4: on_started. 5: on_ready. 6: StopTask, or RegisterAck.unknown_tasks. 7:
+///   on_exit, or nothing ran yet. 8: TaskEndAck; until then TaskUpdate{kEnded} is repeated.
+///   Forgotten tasks are remembered as tombstones, so that a late
 ///      repeat of PrepareTask starts nothing twice.
-/// Commands may come twice and out of order: each answers with the task's state. A command for a task that is not here is
-/// answered kEnded (kShimLost).
-/// Errors: requests from processes of an epoch that is over get kStaleEpoch. Never throws.
-/// Bounds: tasks_max, tombstones_max, requests_max.
-/// Threads: single owner (the agent actor).
+/// Commands may come twice and out of order: each answers with the task's state. A command for a
+/// task that is not here is answered kEnded (kShimLost). Errors: requests from processes of an
+/// epoch that is over get kStaleEpoch. Never throws. Bounds: tasks_max, tombstones_max,
+/// requests_max. Threads: single owner (the agent actor).
 
 #include <cstdint>
 #include <deque>
@@ -38,34 +39,65 @@ struct AgentSettings {
   std::string address;
   std::string version;
   sched::NodeCapacity capacity;
-  Duration register_retry_first{std::chrono::milliseconds(200)};  ///< then doubled, to register_retry_max
+  Duration register_retry_first{
+      std::chrono::milliseconds(200)};  ///< then doubled, to register_retry_max
   Duration register_retry_max{std::chrono::seconds(5)};
-  Duration resend{std::chrono::seconds(1)};           ///< ends, barriers, leases, splits done: first repeat, then doubled
+  Duration resend{std::chrono::seconds(
+      1)};  ///< ends, barriers, leases, splits done: first repeat, then doubled
   Duration resend_max{std::chrono::seconds(10)};
   std::uint32_t tasks_max = 4096;
   std::uint32_t tombstones_max = 8192;
-  std::uint32_t requests_max = 4096;                  ///< open lease requests and splits done
+  std::uint32_t requests_max = 4096;  ///< open lease requests and splits done
   PlantedBugs bugs;
 };
 
-// ---- what an agent decides ----------------------------------------------------------------------------------------
-struct SendToCoordinator { FromAgent message; };  ///< lost when the link is down
-/// Make the directory, write `task` in it so that a later agent finds it, check the program; then on_prepared().
-struct PrepareDir { PrepareTask task; };
-/// Write `start` beside it, open the task's socket, run the shim; then on_started() or on_exit(kStartFailed).
-struct SpawnShim { PrepareTask task; StartTask start; };
+// ---- what an agent decides
+// ----------------------------------------------------------------------------------------
+struct SendToCoordinator {
+  FromAgent message;
+};  ///< lost when the link is down
+/// Make the directory, write `task` in it so that a later agent finds it, check the program; then
+/// on_prepared().
+struct PrepareDir {
+  PrepareTask task;
+};
+/// Write `start` beside it, open the task's socket, run the shim; then on_started() or
+/// on_exit(kStartFailed).
+struct SpawnShim {
+  PrepareTask task;
+  StartTask start;
+};
 /// TERM to the tree, `grace`, KILL; the end comes as on_exit(). 0 = KILL at once.
-struct SignalShim { TaskId task; Duration grace{0}; Cause cause = Cause::kUserKill; };
-/// The end is acknowledged: close the socket, remove the work directory (logs stay as retention says).
-struct CleanTask { TaskId task; };
+struct SignalShim {
+  TaskId task;
+  Duration grace{0};
+  Cause cause = Cause::kUserKill;
+};
+/// The end is acknowledged: close the socket, remove the work directory (logs stay as retention
+/// says).
+struct CleanTask {
+  TaskId task;
+};
 // to a process through its socket
-struct DeliverBarrier { TaskId task; std::string name; std::uint64_t round = 0; };
-struct DeliverLease { LeaseReply reply; };        ///< to the feeder of the consumer reply.task, also the answer to files
-struct DeliverWorkerGone { TaskId shard_task; TaskId worker; };
+struct DeliverBarrier {
+  TaskId task;
+  std::string name;
+  std::uint64_t round = 0;
+};
+struct DeliverLease {
+  LeaseReply reply;
+};  ///< to the feeder of the consumer reply.task, also the answer to files
+struct DeliverWorkerGone {
+  TaskId shard_task;
+  TaskId worker;
+};
 /// Once per RegisterAck: where logs go.
-struct LinkUp { std::uint64_t term = 0; std::string log_endpoint, log_key; };
-using AgentEffect = std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask, DeliverBarrier, DeliverLease,
-                                 DeliverWorkerGone, LinkUp>;
+struct LinkUp {
+  std::uint64_t term = 0;
+  std::string log_endpoint, log_key;
+};
+using AgentEffect = std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask,
+                                 DeliverBarrier, DeliverLease, DeliverWorkerGone, LinkUp>;
 using AgentEffects = std::vector<AgentEffect>;
 
 /// A task found on disk by a new agent process: its shim runs, or left its end.
@@ -73,7 +105,7 @@ struct FoundTask {
   PrepareTask task;
   std::optional<StartTask> start;  ///< none: was prepared, never started
   std::int64_t pid = 0;
-  std::optional<TaskEnd> end;      ///< the shim's record
+  std::optional<TaskEnd> end;  ///< the shim's record
   std::optional<TaskReadyInfo> ready;
 };
 
@@ -98,25 +130,27 @@ class AgentCore {
   // from processes
   AgentEffects on_ready(const TaskId& task, const TaskReadyInfo& info, Now now);
   AgentEffects on_progress(const TaskId& task, double fraction, const std::string& text, Now now);
-  AgentEffects on_barrier(const TaskId& task, const std::string& name, std::uint64_t round, Now now);
-  AgentEffects on_files(const TaskId& consumer, const std::string& input, std::vector<io::FileEntry> files,
-                        std::uint64_t request, Now now);
-  AgentEffects on_lease(const TaskId& consumer, const std::string& input, std::uint32_t splits_max, std::uint64_t request,
-                        bool resync, std::vector<io::SplitKey> held, Now now);
-  AgentEffects on_split_done(const TaskId& consumer, const std::string& input, std::uint64_t split_id, std::uint32_t pass,
-                             Now now);
+  AgentEffects on_barrier(const TaskId& task, const std::string& name, std::uint64_t round,
+                          Now now);
+  AgentEffects on_files(const TaskId& consumer, const std::string& input,
+                        std::vector<io::FileEntry> files, std::uint64_t request, Now now);
+  AgentEffects on_lease(const TaskId& consumer, const std::string& input, std::uint32_t splits_max,
+                        std::uint64_t request, bool resync, std::vector<io::SplitKey> held,
+                        Now now);
+  AgentEffects on_split_done(const TaskId& consumer, const std::string& input,
+                             std::uint64_t split_id, std::uint32_t pass, Now now);
 
   struct Task {
     PrepareTask prepare;
     std::optional<StartTask> start;
     TaskState state = TaskState::kPreparing;  ///< kPrepared also while the shim is being started
     bool spawning = false;
-    Cause stop_cause = Cause::kNone;          ///< a stop was asked
+    Cause stop_cause = Cause::kNone;  ///< a stop was asked
     Duration stop_grace{0};
     std::int64_t pid = 0;
     TaskReadyInfo ready;
     TaskEnd end;
-    TimePoint resend_at;                      ///< of the end
+    TimePoint resend_at;  ///< of the end
     Duration resend_after{0};
   };
   const std::map<TaskId, Task>& tasks() const { return tasks_; }

@@ -17,21 +17,25 @@ CoordinatorEffects CoordinatorCore::on_call(std::uint64_t id, const ApiCall& req
 void CoordinatorCore::call(std::uint64_t id, const SubmitJob& request, Now now) {
   if (const Status valid = validate(request.spec, settings_.limits); !valid)
     return refuse(id, valid.error().code, valid.error().context);
-  const std::string key = request.idempotency_key.empty() ? "" : request.spec.owner + "\n" + request.idempotency_key;
+  const std::string key =
+      request.idempotency_key.empty() ? "" : request.spec.owner + "\n" + request.idempotency_key;
   const std::uint64_t print = fingerprint(request.spec);
   const Result<ApiReply> store_refused = fail(Errc::kResourceExhausted, "the store refused");
   if (const auto seen = keys_.find(key); !key.empty() && seen != keys_.end()) {
     if (seen->second.fingerprint != print)
-      return refuse(id, Errc::kAlreadyExists,
-                    "this Idempotency-Key submitted " + to_string(seen->second.job) + " with another spec");
-    return stage(seen->second.job, {}, {ReplyApi{id, ApiReply{SubmitAck{seen->second.job, true}}}}, false,
-                 {ReplyApi{id, store_refused}});
+      return refuse(
+          id, Errc::kAlreadyExists,
+          "this Idempotency-Key submitted " + to_string(seen->second.job) + " with another spec");
+    return stage(seen->second.job, {}, {ReplyApi{id, ApiReply{SubmitAck{seen->second.job, true}}}},
+                 false, {ReplyApi{id, store_refused}});
   }
   if (gate_.failing())
-    return refuse(id, Errc::kResourceExhausted, "no new job is taken: the store refuses: " + store_refuses_.value_or(""));
+    return refuse(id, Errc::kResourceExhausted,
+                  "no new job is taken: the store refuses: " + store_refuses_.value_or(""));
   if (jobs_.size() >= settings_.jobs_live_max)
-    return refuse(id, Errc::kOverloaded,
-                  std::to_string(jobs_.size()) + " jobs are queued or running: wait until some have ended");
+    return refuse(
+        id, Errc::kOverloaded,
+        std::to_string(jobs_.size()) + " jobs are queued or running: wait until some have ended");
   last_job_ = JobId{last_job_.value + 1};
   const JobId job_id = last_job_;
   JobSubmitted event{job_id, request.spec, key, print, now.wall};
@@ -49,7 +53,8 @@ void CoordinatorCore::call(std::uint64_t id, const SubmitJob& request, Now now) 
     out_.push_back(answer);
     stage(job_id, {std::move(event)}, {StartJob{std::move(record), false}}, true, {});
   } else {
-    stage(job_id, {std::move(event)}, {answer, StartJob{std::move(record), false}}, true, {ReplyApi{id, store_refused}});
+    stage(job_id, {std::move(event)}, {answer, StartJob{std::move(record), false}}, true,
+          {ReplyApi{id, store_refused}});
   }
   queue_gang(job_id, job, now);
   place_ready(now);
@@ -60,14 +65,14 @@ void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
   if (it == jobs_.end() || !it->second.durable) {
     for (const JobView& view : finished_)
       if (view.id == request.job)
-        return refuse(id, Errc::kFailedPrecondition,
-                      to_string(request.job) + " has already ended: " + std::string(to_string(view.state)));
+        return refuse(
+            id, Errc::kFailedPrecondition,
+            to_string(request.job) + " has already ended: " + std::string(to_string(view.state)));
     if (request.job.value >= 1 && request.job <= last_job_)
       return refuse(id, Errc::kFailedPrecondition, to_string(request.job) + " has already ended");
     return refuse(id, Errc::kNotFound, "no job " + to_string(request.job));
   }
-  if (it->second.kill_requested)
-    return stage(request.job, {}, {ReplyApi{id, ApiReply{KillAck{}}}});
+  if (it->second.kill_requested) return stage(request.job, {}, {ReplyApi{id, ApiReply{KillAck{}}}});
   it->second.kill_requested = true;
   JobKillRequested kill{request.job, request.reason, now.wall};
   stage(request.job, {kill}, {ToJob{request.job, Kill{kill}}, ReplyApi{id, ApiReply{KillAck{}}}});
@@ -76,7 +81,8 @@ void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
 void CoordinatorCore::call(std::uint64_t id, const GetJob& request, Now) {
   if (const auto it = jobs_.find(request.job); it != jobs_.end() && it->second.durable) {
     JobView view = full_view(it->second);
-    if (view.state == JobState::kPending && view.reason.empty()) view.reason = why_pending(request.job, it->second);
+    if (view.state == JobState::kPending && view.reason.empty())
+      view.reason = why_pending(request.job, it->second);
     return reply(id, ApiReply{std::move(view)});
   }
   for (const JobView& view : finished_)
@@ -105,7 +111,8 @@ void CoordinatorCore::call(std::uint64_t id, const ListJobs& request, Now) {
 void CoordinatorCore::call(std::uint64_t id, const ListNodes&, Now) {
   NodeList list;
   for (const auto& [node_id, node] : membership_.nodes()) {
-    NodeView view{node_id, node.state, node.incarnation, node.address, node.version, node.capacity, {}, node.last_heard_wall};
+    NodeView view{node_id,       node.state, node.incarnation,    node.address, node.version,
+                  node.capacity, {},         node.last_heard_wall};
     if (node.state != NodeState::kLost) view.used = placer_.usage(node_id);
     list.nodes.push_back(std::move(view));
   }
@@ -117,7 +124,8 @@ void CoordinatorCore::call(std::uint64_t id, const WhyJob& request, Now) {
   if (it == jobs_.end() || !it->second.durable) {
     for (const JobView& view : finished_)
       if (view.id == request.job)
-        return reply(id, ApiReply{WhyAnswer{request.job, view.state, "has ended: " + view.reason, {}}});
+        return reply(id,
+                     ApiReply{WhyAnswer{request.job, view.state, "has ended: " + view.reason, {}}});
     if (request.job.value >= 1 && request.job <= last_job_)
       return refuse(id, Errc::kFailedPrecondition, to_string(request.job) + " has already ended");
     return refuse(id, Errc::kNotFound, "no job " + to_string(request.job));
@@ -143,7 +151,8 @@ void CoordinatorCore::call(std::uint64_t id, const GetHealth&, Now) {
   health.reconciling = phase_ != Phase::kServing;
   for (const auto& [node_id, node] : membership_.nodes())
     if (node.state == NodeState::kUp) ++health.nodes_up;
-  for (const auto& [job_id, job] : jobs_) ++(job.epoch == Epoch{} ? health.jobs_pending : health.jobs_running);
+  for (const auto& [job_id, job] : jobs_)
+    ++(job.epoch == Epoch{} ? health.jobs_pending : health.jobs_running);
   health.jobs_finished = jobs_finished_;
   health.version = settings_.version;
   reply(id, ApiReply{std::move(health)});
@@ -156,7 +165,8 @@ JobView CoordinatorCore::full_view(const LiveJob& job) const {
 }
 
 std::string CoordinatorCore::why_pending(JobId id, const LiveJob& job) const {
-  if (phase_ != Phase::kServing) return "waits until the nodes have reported after the coordinator's restart";
+  if (phase_ != Phase::kServing)
+    return "waits until the nodes have reported after the coordinator's restart";
   if (job.epoch != Epoch{}) return "";
   if (membership_.nodes().empty()) return "no node has joined yet";
   if (const auto why = placer_.impossible(gang(id, job))) return *why;

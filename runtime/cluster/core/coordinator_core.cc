@@ -41,7 +41,8 @@ CoordinatorCore::CoordinatorCore(CoordinatorSettings settings, sched::Placer& pl
       membership_(settings_.membership),
       gate_(settings_.persist_retry) {}
 
-// ---- replay --------------------------------------------------------------------------------------------------------
+// ---- replay
+// --------------------------------------------------------------------------------------------------------
 
 void CoordinatorCore::apply(const Event& event) {
   DLRUN_ASSERT(phase_ == Phase::kReplaying);
@@ -88,7 +89,8 @@ void CoordinatorCore::claimed(Now now) {
     }
   for (const NodeId& node : referenced) {
     NodeJoined joined;
-    if (const auto it = replayed_nodes_.find(node); it != replayed_nodes_.end()) joined = it->second;
+    if (const auto it = replayed_nodes_.find(node); it != replayed_nodes_.end())
+      joined = it->second;
     joined.node = joined.capacity.node = node;
     placer_.add_node(joined.capacity);
     placer_.set_schedulable(node, false, "not heard since the coordinator restarted");
@@ -122,8 +124,8 @@ void CoordinatorCore::rebuild(JobRecord record, std::set<NodeId>&, Now now) {
     const auto [gang, placement] = gang_of(record, now.at);
     const Status adopted = placer_.adopt(gang, placement);
     if (!adopted && !record.kill_requested) {
-      JobKillRequested kill{record.id, "its placement could not be taken over: " + adopted.error().context,
-                            now.wall};
+      JobKillRequested kill{
+          record.id, "its placement could not be taken over: " + adopted.error().context, now.wall};
       job.kill_requested = true;
       stage(record.id, {kill}, {ToJob{record.id, Kill{kill}}});
     }
@@ -156,10 +158,11 @@ void CoordinatorCore::remember_key(SeenKey key) {
   key_order_.pop_front();
 }
 
-// ---- agents --------------------------------------------------------------------------------------------------------
+// ---- agents
+// --------------------------------------------------------------------------------------------------------
 
-CoordinatorEffects CoordinatorCore::on_agent(const NodeId& from, Incarnation incarnation, const FromAgent& message,
-                                             Now now) {
+CoordinatorEffects CoordinatorCore::on_agent(const NodeId& from, Incarnation incarnation,
+                                             const FromAgent& message, Now now) {
   if (phase_ < Phase::kReconciling) return flush(now);  // agents ask again
   if (const auto* m = std::get_if<Register>(&message)) {
     on_register(*m, now);
@@ -172,8 +175,8 @@ CoordinatorEffects CoordinatorCore::on_agent(const NodeId& from, Incarnation inc
     out_.push_back(SendToAgent{from, HeartbeatAck{term_, m->sequence, known}});
   } else if (!known) {
     const Membership::Node* node = membership_.find(from);
-    const bool retired = node != nullptr && std::find(node->retired.begin(), node->retired.end(), incarnation) !=
-                                                node->retired.end();
+    const bool retired = node != nullptr && std::find(node->retired.begin(), node->retired.end(),
+                                                      incarnation) != node->retired.end();
     if (!retired) out_.push_back(SendToAgent{from, HeartbeatAck{term_, 0, false}});
   } else {
     Epoch epoch;
@@ -203,15 +206,20 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
       out_.push_back(SendToAgent{node, TaskEndAck{update.task, update.epoch}});
     } else {
       stale.insert({update.task, update.epoch});
-      if (!settings_.bugs.has("unknown_tasks_left_running")) ack.unknown_tasks.push_back(update.task);
+      if (!settings_.bugs.has("unknown_tasks_left_running"))
+        ack.unknown_tasks.push_back(update.task);
     }
   }
   placer_.add_node(membership_.find(node)->capacity);
   if (joined != Membership::Joined::kSame) {
     const Membership::Node& now_known = *membership_.find(node);
-    stage({}, {NodeJoined{node, message.incarnation, message.address, message.version, now_known.capacity}}, {});
+    stage({},
+          {NodeJoined{node, message.incarnation, message.address, message.version,
+                      now_known.capacity}},
+          {});
   }
-  if (settings_.bugs.has("returning_node_not_fenced") || settings_.bugs.has("unknown_tasks_left_running"))
+  if (settings_.bugs.has("returning_node_not_fenced") ||
+      settings_.bugs.has("unknown_tasks_left_running"))
     stale.clear();
   fence(node, stale, now);
   const Membership::Node& known = *membership_.find(node);
@@ -222,7 +230,8 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
     const bool here = std::any_of(job.tasks.begin(), job.tasks.end(),
                                   [&](const PlacedTask& t) { return t.slot.node == node; });
     if (here && job.lost_nodes.count(node) == 0)
-      out_.push_back(ToJob{id, NodeBack{node, message.address, std::move(reported[id]), new_process}});
+      out_.push_back(
+          ToJob{id, NodeBack{node, message.address, std::move(reported[id]), new_process}});
   }
   begin_serving_when_all_are_heard(now);
   place_ready(now);
@@ -237,10 +246,11 @@ bool CoordinatorCore::task_is_live(const TaskId& task, Epoch epoch, const NodeId
                      [&](const PlacedTask& t) { return t.task == task && t.slot.node == node; });
 }
 
-void CoordinatorCore::route(const NodeId& from, const TaskId& task, Epoch epoch, const FromAgent& message, Now now) {
+void CoordinatorCore::route(const NodeId& from, const TaskId& task, Epoch epoch,
+                            const FromAgent& message, Now now) {
   const bool to_job = task_is_live(task, epoch, from) ||
-                      (settings_.bugs.has("accept_stale_lease") && std::holds_alternative<LeaseSplits>(message) &&
-                       jobs_.count(task.job) != 0);
+                      (settings_.bugs.has("accept_stale_lease") &&
+                       std::holds_alternative<LeaseSplits>(message) && jobs_.count(task.job) != 0);
   if (to_job)
     out_.push_back(ToJob{task.job, TaskMessage{from, message}});
   else
@@ -253,7 +263,8 @@ void CoordinatorCore::refuse_stale(const NodeId& from, const FromAgent& message,
       Overload{[&](const TaskUpdate& m) {
                  if (m.state != TaskState::kEnded) {
                    fence(from, {{m.task, m.epoch}}, now);
-                   out_.push_back(SendToAgent{from, StopTask{m.task, m.epoch, Duration{0}, Cause::kCoordinator}});
+                   out_.push_back(SendToAgent{
+                       from, StopTask{m.task, m.epoch, Duration{0}, Cause::kCoordinator}});
                    return;
                  }
                  out_.push_back(SendToAgent{from, TaskEndAck{m.task, m.epoch}});
@@ -261,22 +272,28 @@ void CoordinatorCore::refuse_stale(const NodeId& from, const FromAgent& message,
                    node_changed({from, NodeState::kUp, "what ran there has ended"}, now);
                },
                [&](const LeaseSplits& m) {
-                 out_.push_back(SendToAgent{from, LeaseReply{m.task, m.epoch, m.request, Errc::kStaleEpoch, why, {}}});
+                 out_.push_back(SendToAgent{
+                     from, LeaseReply{m.task, m.epoch, m.request, Errc::kStaleEpoch, why, {}}});
                },
                [&](const InputFiles& m) {
-                 out_.push_back(SendToAgent{from, LeaseReply{m.task, m.epoch, m.request, Errc::kStaleEpoch, why, {}}});
+                 out_.push_back(SendToAgent{
+                     from, LeaseReply{m.task, m.epoch, m.request, Errc::kStaleEpoch, why, {}}});
                },
                [&](const SplitDone& m) {
-                 out_.push_back(SendToAgent{from, SplitDoneAck{m.task, m.epoch, m.input, m.split_id, m.pass}});
+                 out_.push_back(
+                     SendToAgent{from, SplitDoneAck{m.task, m.epoch, m.input, m.split_id, m.pass}});
                },
                [](const auto&) {}},
       message);
 }
 
-void CoordinatorCore::fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks, Now now) {
+void CoordinatorCore::fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks,
+                            Now now) {
   if (!membership_.fence(node, tasks, now.at)) return;
   const NodeState state = membership_.find(node)->state;
-  node_changed({node, state, state == NodeState::kFenced ? "ends what it runs under epochs that are over" : ""}, now);
+  node_changed({node, state,
+                state == NodeState::kFenced ? "ends what it runs under epochs that are over" : ""},
+               now);
 }
 
 void CoordinatorCore::node_changed(const NodeChange& change, Now now) {
@@ -302,7 +319,8 @@ void CoordinatorCore::node_lost(const NodeId& node, const std::string& reason, N
   begin_serving_when_all_are_heard(now);
 }
 
-// ---- jobs ----------------------------------------------------------------------------------------------------------
+// ---- jobs
+// ----------------------------------------------------------------------------------------------------------
 
 CoordinatorEffects CoordinatorCore::on_job(const JobToCoordinator& message, Now now) {
   std::visit(Overload{[&](const JobReport& m) {
@@ -347,9 +365,11 @@ void CoordinatorCore::queue_gang(JobId id, LiveJob& job, Now now) {
   job.needs_placement = phase_ != Phase::kServing;
   if (job.needs_placement) return;
   std::uint32_t widest = 0;
-  for (const RoleSpec& role : job.spec->roles) widest = std::max(widest, role.count_max - role.count_min);
+  for (const RoleSpec& role : job.spec->roles)
+    widest = std::max(widest, role.count_max - role.count_min);
   const std::uint32_t steps = std::min(widest, settings_.range_tries_max);
-  for (std::uint32_t step = steps;; --step) {  // the largest that fits now; the smallest waits in the queue
+  for (std::uint32_t step = steps;;
+       --step) {  // the largest that fits now; the smallest waits in the queue
     job.share = steps == 0 ? 1.0 : static_cast<double>(step) / steps;
     const Status queued = placer_.submit(gang(id, job));
     DLRUN_ASSERT(queued.has_value());
@@ -377,8 +397,8 @@ void CoordinatorCore::place_ready(Now now) {
       const sched::TaskDemand& demand = request.tasks[i];
       const Membership::Node* node = membership_.find(placement->slots[i].node);
       DLRUN_ASSERT(node != nullptr);
-      placed.tasks.push_back({TaskId{it->first, demand.role, demand.rank, job.generation}, node->address,
-                              std::move(placement->slots[i])});
+      placed.tasks.push_back({TaskId{it->first, demand.role, demand.rank, job.generation},
+                              node->address, std::move(placement->slots[i])});
     }
     job.epoch = placed.epoch;
     job.tasks = placed.tasks;
@@ -403,14 +423,16 @@ void CoordinatorCore::drop_job(JobId id) {
   jobs_.erase(it);
 }
 
-// ---- time and store ------------------------------------------------------------------------------------------------
+// ---- time and store
+// ------------------------------------------------------------------------------------------------
 
 CoordinatorEffects CoordinatorCore::on_tick(Now now) {
   gate_.on_tick(now.at);
   if (phase_ >= Phase::kReconciling) {
     for (const NodeChange& change : membership_.on_tick(now)) node_changed(change, now);
     for (const auto& [node, task] : membership_.fences_due(now.at))
-      out_.push_back(SendToAgent{node, StopTask{task.first, task.second, Duration{0}, Cause::kCoordinator}});
+      out_.push_back(
+          SendToAgent{node, StopTask{task.first, task.second, Duration{0}, Cause::kCoordinator}});
     place_ready(now);
   }
   return flush(now);
@@ -422,19 +444,22 @@ CoordinatorEffects CoordinatorCore::on_persisted(std::uint64_t id, Now now) {
   store_refuses_.reset();
   for (std::size_t i = before; i < out_.size(); ++i)
     if (const auto* started = std::get_if<StartJob>(&out_[i]))
-      if (const auto it = jobs_.find(started->record.id); it != jobs_.end()) it->second.durable = true;
+      if (const auto it = jobs_.find(started->record.id); it != jobs_.end())
+        it->second.durable = true;
   if (phase_ == Phase::kClaiming) claimed(now);
   return flush(now);
 }
 
-CoordinatorEffects CoordinatorCore::on_persist_failed(std::uint64_t id, const Error& error, Now now) {
+CoordinatorEffects CoordinatorCore::on_persist_failed(std::uint64_t id, const Error& error,
+                                                      Now now) {
   const std::size_t before = out_.size();
   store_refuses_ = error.context;
   for (JobId job : gate_.on_failed(id, now.at, out_)) drop_job(job);
   for (std::size_t i = before; i < out_.size(); ++i)
     if (auto* answer = std::get_if<ReplyApi>(&out_[i]))
       if (!answer->reply && answer->reply.error().context == kStoreRefused)
-        answer->reply = fail(error.code, "nothing was submitted: the store refuses: " + error.context);
+        answer->reply =
+            fail(error.code, "nothing was submitted: the store refuses: " + error.context);
   place_ready(now);
   return flush(now);
 }
@@ -446,7 +471,8 @@ std::optional<TimePoint> CoordinatorCore::next_wake() const {
   return wake;
 }
 
-void CoordinatorCore::stage(JobId job, std::vector<Event> events, Out then, bool droppable, Out on_failure) {
+void CoordinatorCore::stage(JobId job, std::vector<Event> events, Out then, bool droppable,
+                            Out on_failure) {
   gate_.stage({job, droppable, std::move(events), std::move(then), std::move(on_failure)});
 }
 

@@ -1,19 +1,19 @@
 #pragma once
-/// runtime/cluster/core/coordinator_core.h: the coordinator: its term, the nodes, the table of running jobs, placement
-/// decisions with their epochs, and the answers to REST.
+/// runtime/cluster/core/coordinator_core.h: the coordinator: its term, the nodes, the table of
+/// running jobs, placement decisions with their epochs, and the answers to REST.
 ///
 ///   Replaying -1-> Claiming -2-> Reconciling -3-> Serving
-///   apply() for each record of the log; 1: start(): TermStarted is staged. 2: it is durable: agents may register, the API
-///   answers, jobs are rebuilt. 3: every node that held tasks has registered or is lost: scheduling begins. A fresh
-///   cluster passes 3 at once.
+///   apply() for each record of the log; 1: start(): TermStarted is staged. 2: it is durable:
+///   agents may register, the API answers, jobs are rebuilt. 3: every node that held tasks has
+///   registered or is lost: scheduling begins. A fresh cluster passes 3 at once.
 ///
-/// A submit and, when it fits now, its placement share one durable commit. Each running job is a JobCore of its own (its
-/// actor); this core routes what agents say about tasks to it and hears JobToCoordinator back (docs/adr/0002).
-/// Errors to the API: kInvalidArgument (names the field), kAlreadyExists (key used for another spec), kOverloaded,
-/// kResourceExhausted (the store refuses; the reason), kNotFound, kFailedPrecondition (kill of a finished job),
-/// kUnavailable (not yet claimed the term). Never throws.
-/// Bounds: jobs_live_max, keys_max, finished_cache_max.
-/// Threads: single owner (the coordinator actor).
+/// A submit and, when it fits now, its placement share one durable commit. Each running job is a
+/// JobCore of its own (its actor); this core routes what agents say about tasks to it and hears
+/// JobToCoordinator back (docs/adr/0002). Errors to the API: kInvalidArgument (names the field),
+/// kAlreadyExists (key used for another spec), kOverloaded, kResourceExhausted (the store refuses;
+/// the reason), kNotFound, kFailedPrecondition (kill of a finished job), kUnavailable (not yet
+/// claimed the term). Never throws. Bounds: jobs_live_max, keys_max, finished_cache_max. Threads:
+/// single owner (the coordinator actor).
 
 #include <cstdint>
 #include <deque>
@@ -40,21 +40,44 @@ struct CoordinatorSettings {
   std::uint32_t finished_cache_max = 32;
   std::uint32_t range_tries_max = 16;  ///< sizes tried for a job whose counts are ranges
   Duration persist_retry{std::chrono::seconds(1)};
-  std::string log_endpoint, log_key;   ///< handed to agents in RegisterAck
+  std::string log_endpoint, log_key;  ///< handed to agents in RegisterAck
   std::string version;
   PlantedBugs bugs;
 };
 
-struct ReplyApi { std::uint64_t call = 0; Result<ApiReply> reply; };
-/// The shell answers these from the store: JobEnded records, and events through kind_of/text_of/is_for_people.
-struct ReadJob { std::uint64_t call = 0; JobId job; };              ///< JobView, or kNotFound
-struct ReadJobs { std::uint64_t call = 0; ListJobs query; std::vector<JobView> live; };  ///< merge, newest first, limit
-struct ReadEvents { std::uint64_t call = 0; ListEvents query; };
+struct ReplyApi {
+  std::uint64_t call = 0;
+  Result<ApiReply> reply;
+};
+/// The shell answers these from the store: JobEnded records, and events through
+/// kind_of/text_of/is_for_people.
+struct ReadJob {
+  std::uint64_t call = 0;
+  JobId job;
+};  ///< JobView, or kNotFound
+struct ReadJobs {
+  std::uint64_t call = 0;
+  ListJobs query;
+  std::vector<JobView> live;
+};  ///< merge, newest first, limit
+struct ReadEvents {
+  std::uint64_t call = 0;
+  ListEvents query;
+};
 /// Make the job's core from `record` and call start(). recovered: rebuilt from the log.
-struct StartJob { JobRecord record; bool recovered = false; };
-struct ToJob { JobId job; JobInput input; };
-struct EndJob { JobId job; };  ///< its core may go
-using CoordinatorEffect = std::variant<Persist, SendToAgent, ReplyApi, ReadJob, ReadJobs, ReadEvents, StartJob, ToJob, EndJob>;
+struct StartJob {
+  JobRecord record;
+  bool recovered = false;
+};
+struct ToJob {
+  JobId job;
+  JobInput input;
+};
+struct EndJob {
+  JobId job;
+};  ///< its core may go
+using CoordinatorEffect = std::variant<Persist, SendToAgent, ReplyApi, ReadJob, ReadJobs,
+                                       ReadEvents, StartJob, ToJob, EndJob>;
 using CoordinatorEffects = std::vector<CoordinatorEffect>;
 
 class CoordinatorCore {
@@ -68,8 +91,10 @@ class CoordinatorCore {
   CoordinatorEffects start(Now now);
 
   CoordinatorEffects on_call(std::uint64_t call, const ApiCall& request, Now now);
-  /// `incarnation`: of the registered connection the message came by; for Register and Heartbeat that of the message.
-  CoordinatorEffects on_agent(const NodeId& from, Incarnation incarnation, const FromAgent& message, Now now);
+  /// `incarnation`: of the registered connection the message came by; for Register and Heartbeat
+  /// that of the message.
+  CoordinatorEffects on_agent(const NodeId& from, Incarnation incarnation, const FromAgent& message,
+                              Now now);
   CoordinatorEffects on_job(const JobToCoordinator& message, Now now);
   CoordinatorEffects on_tick(Now now);
   CoordinatorEffects on_persisted(std::uint64_t id, Now now);
@@ -90,13 +115,13 @@ class CoordinatorCore {
     JobView view;  ///< spec left out
     TimePoint submitted;
     Generation generation{1};
-    Epoch epoch;                        ///< {0,0} = not placed
+    Epoch epoch;  ///< {0,0} = not placed
     std::vector<PlacedTask> tasks;
-    std::set<NodeId> lost_nodes;        ///< of the epoch: their tasks are over
-    bool durable = false;               ///< JobSubmitted is on disk
+    std::set<NodeId> lost_nodes;  ///< of the epoch: their tasks are over
+    bool durable = false;         ///< JobSubmitted is on disk
     bool kill_requested = false;
-    bool needs_placement = false;       ///< waits for the end of the reconcile window
-    double share = 1;                   ///< of the ranges of its counts, as queued
+    bool needs_placement = false;  ///< waits for the end of the reconcile window
+    double share = 1;              ///< of the ranges of its counts, as queued
   };
   using Out = CoordinatorEffects;
 
@@ -110,7 +135,8 @@ class CoordinatorCore {
   void call(std::uint64_t id, const GetHealth& request, Now now);
 
   void on_register(const Register& message, Now now);
-  void route(const NodeId& from, const TaskId& task, Epoch epoch, const FromAgent& message, Now now);
+  void route(const NodeId& from, const TaskId& task, Epoch epoch, const FromAgent& message,
+             Now now);
   void node_lost(const NodeId& node, const std::string& reason, Now now);
   void node_changed(const NodeChange& change, Now now);
   void queue_gang(JobId id, LiveJob& job, Now now);
@@ -131,7 +157,8 @@ class CoordinatorCore {
   void remember_key(SeenKey key);
   void reply(std::uint64_t id, Result<ApiReply> reply);
   void refuse(std::uint64_t id, Errc code, std::string context);
-  void stage(JobId job, std::vector<Event> events, Out then, bool droppable = false, Out on_failure = {});
+  void stage(JobId job, std::vector<Event> events, Out then, bool droppable = false,
+             Out on_failure = {});
   Out flush(Now now);
 
   CoordinatorSettings settings_;
@@ -142,8 +169,8 @@ class CoordinatorCore {
   JobId last_job_;
   std::uint64_t jobs_finished_ = 0;
   Membership membership_;
-  std::map<JobId, JobRecord> replayed_;             ///< until start()
-  std::map<NodeId, NodeJoined> replayed_nodes_;     ///< until start()
+  std::map<JobId, JobRecord> replayed_;          ///< until start()
+  std::map<NodeId, NodeJoined> replayed_nodes_;  ///< until start()
   std::map<JobId, LiveJob> jobs_;
   std::unordered_map<std::string, SeenKey> keys_;
   std::deque<std::string> key_order_;

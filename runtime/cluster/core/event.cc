@@ -39,70 +39,76 @@ JobId job_of(const Event& event) {
 
 std::string_view kind_of(const Event& event) {
   static constexpr std::string_view kNames[] = {
-      "term_started",   "baseline",    "node_joined",        "node_state_changed", "job_submitted",
-      "job_placed",     "job_state",   "task_ended",         "job_kill_requested", "generation_ended",
-      "job_ended",      "input_files", "splits_leased",      "split_finished", "barrier_met"};
+      "term_started", "baseline",    "node_joined",   "node_state_changed", "job_submitted",
+      "job_placed",   "job_state",   "task_ended",    "job_kill_requested", "generation_ended",
+      "job_ended",    "input_files", "splits_leased", "split_finished",     "barrier_met"};
   static_assert(std::size(kNames) == std::variant_size_v<Event>);
   return kNames[event.index()];
 }
 
 std::string text_of(const Event& event) {
   return std::visit(
-      Overload{
-          [](const TermStarted& e) { return "coordinator term " + std::to_string(e.term); },
-          [](const Baseline& e) {
-            return std::to_string(e.jobs_finished) + " finished jobs up to " + to_string(e.last_job);
-          },
-          [](const NodeJoined& e) { return e.node.value + " joined from " + e.address; },
-          [](const NodeStateChanged& e) {
-            return e.node.value + " is " + std::string(to_string(e.state)) +
-                   (e.reason.empty() ? "" : ": " + e.reason);
-          },
-          [](const JobSubmitted& e) {
-            return to_string(e.job) + " (" + e.spec.name + ") submitted by " + e.spec.owner;
-          },
-          [](const JobPlaced& e) {
-            std::string nodes;
-            std::string last;
-            for (const PlacedTask& t : e.tasks) {
-              if (t.slot.node.value == last) continue;
-              last = t.slot.node.value;
-              if (nodes.size() < 80) nodes += (nodes.empty() ? "" : ", ") + last;
-            }
-            return std::to_string(e.tasks.size()) + " tasks placed on " + nodes + " under epoch " +
-                   to_string(e.epoch);
-          },
-          [](const JobStateChanged& e) {
-            return std::string(to_string(e.state)) + (e.reason.empty() ? "" : ": " + e.reason);
-          },
-          [](const TaskEnded& e) { return to_string(e.task) + " ended: " + end_text(e.end); },
-          [](const JobKillRequested& e) {
-            return "kill requested" + (e.reason.empty() ? "" : ": " + e.reason);
-          },
-          [](const GenerationEnded& e) {
-            return "generation " + std::to_string(e.generation.value) + " ended, restarting: " + e.reason;
-          },
-          [](const JobEnded& e) {
-            return std::string(to_string(e.view.state)) +
-                   (e.view.reason.empty() ? "" : ": " + e.view.reason);
-          },
-          [](const InputFilesSet& e) {
-            return "input " + e.input + " has " + std::to_string(e.files.size()) + " files";
-          },
-          [](const SplitsLeased& e) { return to_string(e.consumer) + " leases splits of " + e.input; },
-          [](const SplitFinished& e) {
-            return to_string(e.consumer) + " finished split " + std::to_string(e.split_id) + " of " +
-                   e.input;
-          },
-          [](const BarrierMet& e) {
-            return "role " + e.role + " met at " + e.name + ", round " + std::to_string(e.round);
-          }},
+      Overload{[](const TermStarted& e) { return "coordinator term " + std::to_string(e.term); },
+               [](const Baseline& e) {
+                 return std::to_string(e.jobs_finished) + " finished jobs up to " +
+                        to_string(e.last_job);
+               },
+               [](const NodeJoined& e) { return e.node.value + " joined from " + e.address; },
+               [](const NodeStateChanged& e) {
+                 return e.node.value + " is " + std::string(to_string(e.state)) +
+                        (e.reason.empty() ? "" : ": " + e.reason);
+               },
+               [](const JobSubmitted& e) {
+                 return to_string(e.job) + " (" + e.spec.name + ") submitted by " + e.spec.owner;
+               },
+               [](const JobPlaced& e) {
+                 std::string nodes;
+                 std::string last;
+                 for (const PlacedTask& t : e.tasks) {
+                   if (t.slot.node.value == last) continue;
+                   last = t.slot.node.value;
+                   if (nodes.size() < 80) nodes += (nodes.empty() ? "" : ", ") + last;
+                 }
+                 return std::to_string(e.tasks.size()) + " tasks placed on " + nodes +
+                        " under epoch " + to_string(e.epoch);
+               },
+               [](const JobStateChanged& e) {
+                 return std::string(to_string(e.state)) + (e.reason.empty() ? "" : ": " + e.reason);
+               },
+               [](const TaskEnded& e) { return to_string(e.task) + " ended: " + end_text(e.end); },
+               [](const JobKillRequested& e) {
+                 return "kill requested" + (e.reason.empty() ? "" : ": " + e.reason);
+               },
+               [](const GenerationEnded& e) {
+                 return "generation " + std::to_string(e.generation.value) +
+                        " ended, restarting: " + e.reason;
+               },
+               [](const JobEnded& e) {
+                 return std::string(to_string(e.view.state)) +
+                        (e.view.reason.empty() ? "" : ": " + e.view.reason);
+               },
+               [](const InputFilesSet& e) {
+                 return "input " + e.input + " has " + std::to_string(e.files.size()) + " files";
+               },
+               [](const SplitsLeased& e) {
+                 return to_string(e.consumer) + " leases splits of " + e.input;
+               },
+               [](const SplitFinished& e) {
+                 return to_string(e.consumer) + " finished split " + std::to_string(e.split_id) +
+                        " of " + e.input;
+               },
+               [](const BarrierMet& e) {
+                 return "role " + e.role + " met at " + e.name + ", round " +
+                        std::to_string(e.round);
+               }},
       event);
 }
 
 bool is_for_people(const Event& event) {
-  return !std::holds_alternative<Baseline>(event) && !std::holds_alternative<InputFilesSet>(event) &&
-         !std::holds_alternative<SplitsLeased>(event) && !std::holds_alternative<SplitFinished>(event) &&
+  return !std::holds_alternative<Baseline>(event) &&
+         !std::holds_alternative<InputFilesSet>(event) &&
+         !std::holds_alternative<SplitsLeased>(event) &&
+         !std::holds_alternative<SplitFinished>(event) &&
          !std::holds_alternative<BarrierMet>(event);
 }
 

@@ -166,6 +166,7 @@ struct BarrierMet {
   std::string role;
   std::string name;
   std::uint64_t round = 0;
+  friend bool operator==(const BarrierMet&, const BarrierMet&) = default;
 };
 
 using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,

@@ -10,12 +10,17 @@ namespace {
 
 JobState state_for(Cause cause) {
   switch (cause) {
-    case Cause::kOom: return JobState::kOom;
-    case Cause::kTimeLimit: return JobState::kTimeout;
-    case Cause::kUserKill: return JobState::kCancelled;
+    case Cause::kOom:
+      return JobState::kOom;
+    case Cause::kTimeLimit:
+      return JobState::kTimeout;
+    case Cause::kUserKill:
+      return JobState::kCancelled;
     case Cause::kNodeLost:
-    case Cause::kShimLost: return JobState::kLost;
-    default: return JobState::kFailed;
+    case Cause::kShimLost:
+      return JobState::kLost;
+    default:
+      return JobState::kFailed;
   }
 }
 
@@ -25,14 +30,16 @@ void earlier(std::optional<TimePoint>& wake, TimePoint at) {
 
 }  // namespace
 
-JobCore::JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens, LedgerFactory make_ledger)
+JobCore::JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens,
+                 LedgerFactory make_ledger)
     : record_(std::move(record)),
       settings_(std::move(settings)),
       tokens_(tokens),
       make_ledger_(std::move(make_ledger)),
       gate_(settings_.persist_retry) {}
 
-// ---- events ------------------------------------------------------------------------------------------------------
+// ---- events
+// ------------------------------------------------------------------------------------------------------
 
 JobEffects JobCore::start(Now now) {
   if (!record_.tasks.empty()) {
@@ -64,8 +71,8 @@ JobEffects JobCore::on_tick(Now now) {
   if (!over_) {
     if (record_.verdict == Verdict::kNone && !ending_) {
       if (time_limit_at_ && now.at >= *time_limit_at_)
-        record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping, Cause::kTimeLimit,
-                                     "the time limit is over", now.wall});
+        record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping,
+                                     Cause::kTimeLimit, "the time limit is over", now.wall});
       else if (prepare_deadline_ && now.at >= *prepare_deadline_)
         give_up_start("was not prepared in time", now);
       else if (ready_deadline_ && now.at >= *ready_deadline_)
@@ -123,7 +130,9 @@ void JobCore::on(const NodeBack& input, Now now) {
 void JobCore::on(const NodeGone& input, Now now) {
   for (std::size_t i = 0; i < tasks_.size(); ++i)
     if (node_of(i) == input.node && tasks_[i].state != TaskState::kEnded)
-      end_task(i, TaskEnd{.cause = Cause::kNodeLost, .detail = input.node.value + " " + input.reason}, now);
+      end_task(i,
+               TaskEnd{.cause = Cause::kNodeLost, .detail = input.node.value + " " + input.reason},
+               now);
 }
 
 void JobCore::on(const Kill& input, Now) { record_.apply(Event(input.request)); }
@@ -135,7 +144,8 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
     if (update.state == TaskState::kEnded)
       out_.push_back(SendToAgent{from, TaskEndAck{update.task, update.epoch}});
     else
-      out_.push_back(SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kCoordinator}});
+      out_.push_back(
+          SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kCoordinator}});
     return;
   }
   Task& task = tasks_[*index];
@@ -143,7 +153,8 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
     if (update.state == TaskState::kEnded)
       send_after_durable(*index, TaskEndAck{update.task, update.epoch});
     else if (record_.ends[*index].end.cause == Cause::kNodeLost)
-      out_.push_back(SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kNodeLost}});
+      out_.push_back(
+          SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kNodeLost}});
     return;
   }
   task.unverified = false;
@@ -154,7 +165,8 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
     return;
   }
   if (update.state <= task.state) return;
-  if (task.state < TaskState::kRunning && update.state >= TaskState::kRunning && task.started == WallTime{})
+  if (task.state < TaskState::kRunning && update.state >= TaskState::kRunning &&
+      task.started == WallTime{})
     task.started = now.wall;
   task.state = update.state;
   report_due_ = true;
@@ -174,7 +186,8 @@ void JobCore::on_task(const NodeId&, const WorkerGoneAck& ack, Now) {
   if (shard && worker && ack.epoch == epoch()) tasks_[*shard].gone_unacked.erase(*worker);
 }
 
-// ---- decisions -----------------------------------------------------------------------------------------------------
+// ---- decisions
+// -----------------------------------------------------------------------------------------------------
 
 void JobCore::begin_generation(Now now) {
   tasks_.assign(record_.tasks.size(), {});
@@ -185,37 +198,52 @@ void JobCore::begin_generation(Now now) {
   ready_deadline_.reset();
   if (!record_.running_seen) prepare_deadline_ = now.at + settings_.prepare_timeout;
   time_limit_at_.reset();
-  if (record_.spec->time_limit > Duration::zero()) time_limit_at_ = now.at + record_.spec->time_limit;
+  if (record_.spec->time_limit > Duration::zero())
+    time_limit_at_ = now.at + record_.spec->time_limit;
 }
 
 void JobCore::evaluate(Now now) {
   if (over_ || ending_) return;
   if (tasks_.empty()) {
     if (record_.verdict == Verdict::kKilled)
-      end_job(JobState::kCancelled, TaskEnd{.cause = Cause::kUserKill, .detail = record_.reason}, now);
+      end_job(JobState::kCancelled, TaskEnd{.cause = Cause::kUserKill, .detail = record_.reason},
+              now);
     return;
   }
-  const bool may_finish =
-      record_.all_ended() || (settings_.bugs.has("finish_before_all_ended") && record_.verdict == Verdict::kFailed);
+  const bool may_finish = record_.all_ended() || (settings_.bugs.has("finish_before_all_ended") &&
+                                                  record_.verdict == Verdict::kFailed);
   if (may_finish) {
     finish_generation(now);
     return;
   }
   const JobSpec& spec = *record_.spec;
   switch (record_.verdict) {
-    case Verdict::kNone: start_what_may(now); return;
-    case Verdict::kDone: stop_all(Cause::kCoordinator, settings_.service_grace, now); break;
-    case Verdict::kFailed: stop_all(Cause::kSibling, spec.failure_grace, now); break;
-    case Verdict::kKilled: stop_all(Cause::kUserKill, spec.grace, now); break;
-    case Verdict::kTimeout: stop_all(Cause::kTimeLimit, spec.grace, now); break;
-    case Verdict::kNotStarted: stop_all(Cause::kCoordinator, spec.failure_grace, now); break;
+    case Verdict::kNone:
+      start_what_may(now);
+      return;
+    case Verdict::kDone:
+      stop_all(Cause::kCoordinator, settings_.service_grace, now);
+      break;
+    case Verdict::kFailed:
+      stop_all(Cause::kSibling, spec.failure_grace, now);
+      break;
+    case Verdict::kKilled:
+      stop_all(Cause::kUserKill, spec.grace, now);
+      break;
+    case Verdict::kTimeout:
+      stop_all(Cause::kTimeLimit, spec.grace, now);
+      break;
+    case Verdict::kNotStarted:
+      stop_all(Cause::kCoordinator, spec.failure_grace, now);
+      break;
   }
   set_state(JobState::kStopping);
 }
 
 void JobCore::start_what_may(Now now) {
   const auto all_in = [&](TaskState least) {
-    return std::all_of(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.state >= least; });
+    return std::all_of(tasks_.begin(), tasks_.end(),
+                       [&](const Task& t) { return t.state >= least; });
   };
   if (!record_.running_seen && !gang_of_one() && state_ < JobState::kStarting) {
     if (!all_in(TaskState::kPrepared)) {
@@ -225,7 +253,8 @@ void JobCore::start_what_may(Now now) {
     }
     set_state(JobState::kStarting);  // the gang barrier is passed
   }
-  if (state_ < JobState::kStarting) set_state(record_.running_seen ? JobState::kRunning : JobState::kStarting);
+  if (state_ < JobState::kStarting)
+    set_state(record_.running_seen ? JobState::kRunning : JobState::kStarting);
   if (prepare_deadline_ && all_in(TaskState::kPrepared)) {
     prepare_deadline_.reset();
     ready_deadline_ = now.at + settings_.ready_timeout;
@@ -240,8 +269,8 @@ void JobCore::start_what_may(Now now) {
   if (all_in(TaskState::kRunning) && !record_.running_seen) {
     prepare_deadline_.reset();
     ready_deadline_.reset();
-    record_event(
-        JobStateChanged{record_.id, record_.generation, JobState::kRunning, Cause::kNone, "", now.wall});
+    record_event(JobStateChanged{record_.id, record_.generation, JobState::kRunning, Cause::kNone,
+                                 "", now.wall});
     set_state(JobState::kRunning);
   }
 }
@@ -253,8 +282,8 @@ void JobCore::give_up_start(std::string reason, Now now) {
       who = to_string(record_.tasks[i].task) + " on " + node_of(i).value + " ";
   prepare_deadline_.reset();
   ready_deadline_.reset();
-  record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping, Cause::kStartFailed,
-                               who + std::move(reason), now.wall});
+  record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping,
+                               Cause::kStartFailed, who + std::move(reason), now.wall});
 }
 
 void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
@@ -307,15 +336,18 @@ void JobCore::finish_generation(Now now) {
       break;
   }
   const bool bad = record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted;
-  const bool in_policy = std::find(policy.on.begin(), policy.on.end(), end.cause) != policy.on.end();
+  const bool in_policy =
+      std::find(policy.on.begin(), policy.on.end(), end.cause) != policy.on.end();
   if (bad && in_policy && record_.generation.value <= policy.restarts_max) {
     if (record_.kill_requested) {
-      end_job(JobState::kCancelled, TaskEnd{.cause = Cause::kUserKill, .detail = "killed by a user"}, now);
+      end_job(JobState::kCancelled,
+              TaskEnd{.cause = Cause::kUserKill, .detail = "killed by a user"}, now);
       return;
     }
     const Generation next{record_.generation.value + 1};
-    record_event(GenerationEnded{record_.id, record_.generation, end.cause, record_.reason, now.wall},
-                 {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
+    record_event(
+        GenerationEnded{record_.id, record_.generation, end.cause, record_.reason, now.wall},
+        {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
     tasks_.clear();
     ledger_.reset();
     prepare_deadline_.reset();
@@ -366,13 +398,16 @@ bool JobCore::satisfied(const Task& task) const {
   if (task.state == TaskState::kEnded) return true;
   if (task.unverified && task.want != Want::kNothing) return false;
   switch (task.want) {
-    case Want::kNothing: return true;
-    case Want::kPrepared: return task.state >= TaskState::kPrepared;
+    case Want::kNothing:
+      return true;
+    case Want::kPrepared:
+      return task.state >= TaskState::kPrepared;
     case Want::kStarted: {
       const std::size_t index = static_cast<std::size_t>(&task - tasks_.data());
       return task.state >= (is_shard_host(index) ? TaskState::kReady : TaskState::kRunning);
     }
-    case Want::kEnded: return false;
+    case Want::kEnded:
+      return false;
   }
   return true;
 }
@@ -397,7 +432,8 @@ void JobCore::record_event(Event event, std::vector<JobEffect> then) {
   gate_.stage({record_.id, false, {std::move(event)}, std::move(then), {}});
 }
 
-// ---- sending and repeating -----------------------------------------------------------------------------------------
+// ---- sending and repeating
+// -----------------------------------------------------------------------------------------
 
 void JobCore::send_due(Now now) {
   if (over_ || ending_) return;
@@ -410,7 +446,8 @@ void JobCore::send_due(Now now) {
                               : std::min(task.resend_after * 2, settings_.resend_max);
       task.resend_at = now.at + task.resend_after;
     }
-    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded && now.at >= task.gone_resend_at) {
+    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded &&
+        now.at >= task.gone_resend_at) {
       for (std::size_t worker : task.gone_unacked)
         send(i, WorkerGone{record_.tasks[i].task, record_.tasks[worker].task, epoch()});
       task.gone_resend_at = now.at + settings_.resend_max;
@@ -436,7 +473,8 @@ std::optional<TimePoint> JobCore::next_wake() const {
   if (over_ || ending_) return wake;
   for (const Task& task : tasks_) {
     if (!satisfied(task)) earlier(wake, task.resend_at);
-    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded) earlier(wake, task.gone_resend_at);
+    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded)
+      earlier(wake, task.gone_resend_at);
   }
   if (record_.verdict == Verdict::kNone)
     for (const auto& deadline : {time_limit_at_, prepare_deadline_, ready_deadline_})

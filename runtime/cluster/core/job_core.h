@@ -3,30 +3,35 @@
 ///
 ///              +------------------------------------8----------------------------------+
 ///              v                                                                       |
-///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (COMMITTING) -9-> final
+///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (COMMITTING)
+///   -9-> final
 ///      |             |            |             |                         ^
 ///      |             +------------+-------6-----+-------------------------+
-///      +---------------------------------------10----------------------------------------------------> CANCELLED
+///      +---------------------------------------10---------------------------------------------------->
+///      CANCELLED
 ///
 ///   1: Placed arrived: the gang holds slots under a new epoch.
 ///   2: PrepareTask went to each task's agent.
-///   3: the gang barrier: every task is prepared. Roles without `after` start; others when the roles they name are ready
-///      (a shard host by kReady with its endpoint, a process by running). A gang of one is prepared and started by one
-///      message and passes 3 by itself.
+///   3: the gang barrier: every task is prepared. Roles without `after` start; others when the
+///   roles they name are ready
+///      (a shard host by kReady with its endpoint, a process by running). A gang of one is prepared
+///      and started by one message and passes 3 by itself.
 ///   4: every task of the generation has started.
-///   5: every batch task ended well (services and shard hosts are stopped, which counts as success), or a task failed
+///   5: every batch task ended well (services and shard hosts are stopped, which counts as
+///   success), or a task failed
 ///      (siblings get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
-///   7: all tasks have ended, or their nodes are lost. COMMITTING is passed through: there are no outputs to commit yet.
-///   8: the cause is in the restart policy and restarts are left: a new generation, under a new epoch, queued.
-///   9: SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST, by the verdict and the first failed task's cause; JobEnded recorded.
+///   7: all tasks have ended, or their nodes are lost. COMMITTING is passed through: there are no
+///   outputs to commit yet. 8: the cause is in the restart policy and restarts are left: a new
+///   generation, under a new epoch, queued. 9: SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST, by the
+///   verdict and the first failed task's cause; JobEnded recorded.
 ///  10: killed before it was placed.
 ///
-/// Every command to an agent is repeated until the task's state shows that it took effect, every report may arrive twice,
-/// late or out of order: task states only move forward within an epoch, and other epochs are refused.
-/// Errors: requests of another epoch are answered kStaleEpoch where they have an answer. Never throws.
-/// Bounds: kBarriersMax barrier names, cached lease answers per consumer, repeats by backoff: see JobSettings.
-/// Threads: single owner (a job actor).
+/// Every command to an agent is repeated until the task's state shows that it took effect, every
+/// report may arrive twice, late or out of order: task states only move forward within an epoch,
+/// and other epochs are refused. Errors: requests of another epoch are answered kStaleEpoch where
+/// they have an answer. Never throws. Bounds: kBarriersMax barrier names, cached lease answers per
+/// consumer, repeats by backoff: see JobSettings. Threads: single owner (a job actor).
 
 #include <array>
 #include <cstdint>
@@ -53,32 +58,63 @@ struct JobSettings {
   Duration resend_max{std::chrono::seconds(5)};
   Duration prepare_timeout{std::chrono::seconds(120)};
   Duration ready_timeout{std::chrono::seconds(120)};
-  Duration report_interval{std::chrono::milliseconds(200)};  ///< least time between reports without a state change
+  Duration report_interval{
+      std::chrono::milliseconds(200)};  ///< least time between reports without a state change
   Duration persist_retry{std::chrono::seconds(1)};
-  Duration service_grace{std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
-  std::uint32_t lease_answers_max = 16;             ///< remembered per consumer and input
+  Duration service_grace{
+      std::chrono::seconds(5)};          ///< TERM to KILL of services when the job succeeded
+  std::uint32_t lease_answers_max = 16;  ///< remembered per consumer and input
   PlantedBugs bugs;
 };
 
-/// Makes the ledger of a generation from the job's inputs. May return nullptr when the job has none.
+/// Makes the ledger of a generation from the job's inputs. May return nullptr when the job has
+/// none.
 using LedgerFactory = std::function<std::unique_ptr<io::Ledger>(const std::vector<io::InputSpec>&)>;
 
-// ---- coordinator -> job ------------------------------------------------------------------------------------------
-struct Placed { JobPlaced placed; };                               ///< recorded already
-struct TaskMessage { NodeId from; FromAgent message; };            ///< any of FromAgent but Register and Heartbeat
-/// The node registered: `tasks` are those of this job and epoch that it knows. new_process: another incarnation than before.
-struct NodeBack { NodeId node; std::string address; std::vector<TaskUpdate> tasks; bool new_process = false; };
-struct NodeGone { NodeId node; std::string reason; };              ///< lost and fenced
-struct Kill { JobKillRequested request; };                         ///< recorded already
+// ---- coordinator -> job
+// ------------------------------------------------------------------------------------------
+struct Placed {
+  JobPlaced placed;
+};  ///< recorded already
+struct TaskMessage {
+  NodeId from;
+  FromAgent message;
+};  ///< any of FromAgent but Register and Heartbeat
+/// The node registered: `tasks` are those of this job and epoch that it knows. new_process: another
+/// incarnation than before.
+struct NodeBack {
+  NodeId node;
+  std::string address;
+  std::vector<TaskUpdate> tasks;
+  bool new_process = false;
+};
+struct NodeGone {
+  NodeId node;
+  std::string reason;
+};  ///< lost and fenced
+struct Kill {
+  JobKillRequested request;
+};  ///< recorded already
 using JobInput = std::variant<Placed, TaskMessage, NodeBack, NodeGone, Kill>;
 
-// ---- what a job decides ------------------------------------------------------------------------------------------
+// ---- what a job decides
+// ------------------------------------------------------------------------------------------
 /// To the agent that is connected now as this node; lost when it is not.
-struct SendToAgent { NodeId node; ToAgent message; };
+struct SendToAgent {
+  NodeId node;
+  ToAgent message;
+};
 /// To the coordinator, in order.
-struct JobReport { JobView view; };                                ///< spec is left out
-struct JobNeedsPlacement { JobId job; Generation generation; };    ///< the old slots are free; GenerationEnded is durable
-struct JobOver { JobView view; };                                  ///< JobEnded is durable
+struct JobReport {
+  JobView view;
+};  ///< spec is left out
+struct JobNeedsPlacement {
+  JobId job;
+  Generation generation;
+};  ///< the old slots are free; GenerationEnded is durable
+struct JobOver {
+  JobView view;
+};  ///< JobEnded is durable
 using JobToCoordinator = std::variant<JobReport, JobNeedsPlacement, JobOver>;
 using JobEffect = std::variant<Persist, SendToAgent, JobToCoordinator>;
 using JobEffects = std::vector<JobEffect>;
@@ -86,9 +122,11 @@ using JobEffects = std::vector<JobEffect>;
 class JobCore {
  public:
   /// A new job, or one rebuilt from the log. `tokens` outlives the core.
-  JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens, LedgerFactory make_ledger);
+  JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens,
+          LedgerFactory make_ledger);
 
-  /// Once, before anything else: a recovered job goes on from its record, and asks for what it cannot know.
+  /// Once, before anything else: a recovered job goes on from its record, and asks for what it
+  /// cannot know.
   JobEffects start(Now now);
   JobEffects on_input(const JobInput& input, Now now);
   JobEffects on_tick(Now now);
@@ -116,9 +154,10 @@ class JobCore {
     WallTime started;
     TimePoint resend_at;
     Duration resend_after{0};
-    Duration grace{0};        ///< of the stop
+    Duration grace{0};  ///< of the stop
     Cause stop_cause = Cause::kNone;
-    std::set<std::size_t> gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
+    std::set<std::size_t>
+        gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
     TimePoint gone_resend_at;
   };
   /// The round being waited for is the one after JobRecord::barriers_met.
@@ -143,7 +182,8 @@ class JobCore {
   void on_task(const NodeId&, const Heartbeat&, Now) {}
 
   // decisions
-  void evaluate(Now now);  ///< level-triggered: from record and tasks to what is wanted of each task
+  void evaluate(
+      Now now);  ///< level-triggered: from record and tasks to what is wanted of each task
   void begin_generation(Now now);
   void end_task(std::size_t index, TaskEnd end, Now now);
   void finish_generation(Now now);
@@ -172,10 +212,12 @@ class JobCore {
   ps::PsView ps_view() const;
   bool gang_of_one() const { return record_.tasks.size() == 1; }
   bool is_shard_host(std::size_t index) const;
-  /// The task, when message is of this epoch and the task runs; otherwise nullopt and why in `error`.
-  std::optional<std::size_t> live_task(const TaskId& task, Epoch epoch, Errc& error, std::string& context) const;
-  void refuse_lease(const NodeId& to, const TaskId& task, Epoch epoch, std::uint64_t request, Errc code,
-                    std::string context);
+  /// The task, when message is of this epoch and the task runs; otherwise nullopt and why in
+  /// `error`.
+  std::optional<std::size_t> live_task(const TaskId& task, Epoch epoch, Errc& error,
+                                       std::string& context) const;
+  void refuse_lease(const NodeId& to, const TaskId& task, Epoch epoch, std::uint64_t request,
+                    Errc code, std::string context);
 
   void record_event(Event event, std::vector<JobEffect> then = {});
   void send(std::size_t index, ToAgent message);
@@ -187,9 +229,11 @@ class JobCore {
   LedgerFactory make_ledger_;
   std::unique_ptr<io::Ledger> ledger_;
   std::vector<Task> tasks_;
-  std::map<JobRecord::BarrierKey, Barrier> barriers_;  ///< at most kBarriersMax; entered and not met
+  std::map<JobRecord::BarrierKey, Barrier>
+      barriers_;  ///< at most kBarriersMax; entered and not met
   std::set<std::string> inputs_set_;
-  std::map<std::pair<std::size_t, std::string>, std::deque<LeaseReply>> answered_;  ///< by consumer and input
+  std::map<std::pair<std::size_t, std::string>, std::deque<LeaseReply>>
+      answered_;  ///< by consumer and input
   PersistGate<JobEffect> gate_;
   JobEffects out_;
   JobState state_ = JobState::kPending;

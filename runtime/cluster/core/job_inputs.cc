@@ -46,8 +46,8 @@ std::optional<std::size_t> JobCore::live_task(const TaskId& task, Epoch of, Errc
   const auto index = record_.index_of(task);
   if ((of != epoch() && !settings_.bugs.has("accept_stale_lease")) || !index) {
     error = Errc::kStaleEpoch;
-    context = to_string(task) + " belongs to epoch " + to_string(of) + ", " + to_string(record_.id) +
-              " runs under " + to_string(epoch());
+    context = to_string(task) + " belongs to epoch " + to_string(of) + ", " +
+              to_string(record_.id) + " runs under " + to_string(epoch());
     return std::nullopt;
   }
   if (tasks_[*index].state == TaskState::kEnded) {
@@ -58,8 +58,8 @@ std::optional<std::size_t> JobCore::live_task(const TaskId& task, Epoch of, Errc
   return index;
 }
 
-void JobCore::refuse_lease(const NodeId& to, const TaskId& task, Epoch of, std::uint64_t request, Errc code,
-                           std::string context) {
+void JobCore::refuse_lease(const NodeId& to, const TaskId& task, Epoch of, std::uint64_t request,
+                           Errc code, std::string context) {
   out_.push_back(SendToAgent{to, LeaseReply{task, of, request, code, std::move(context), {}}});
 }
 
@@ -67,7 +67,8 @@ void JobCore::on_task(const NodeId& from, const InputFiles& files, Now) {
   Errc error{};
   std::string context;
   const auto index = live_task(files.task, files.epoch, error, context);
-  if (!index) return refuse_lease(from, files.task, files.epoch, files.request, error, std::move(context));
+  if (!index)
+    return refuse_lease(from, files.task, files.epoch, files.request, error, std::move(context));
   if (!ledger_)
     return refuse_lease(from, files.task, files.epoch, files.request, Errc::kNotFound,
                         to_string(record_.id) + " declares no input");
@@ -75,7 +76,8 @@ void JobCore::on_task(const NodeId& from, const InputFiles& files, Now) {
   if (!status)
     return refuse_lease(from, files.task, files.epoch, files.request, status.error().code,
                         status.error().context);
-  const JobEffect reply = SendToAgent{from, LeaseReply{files.task, files.epoch, files.request, {}, "", {}}};
+  const JobEffect reply =
+      SendToAgent{from, LeaseReply{files.task, files.epoch, files.request, {}, "", {}}};
   if (inputs_set_.insert(files.input).second)
     record_event(InputFilesSet{record_.id, record_.generation, files.input, files.files}, {reply});
   else
@@ -86,7 +88,8 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
   Errc error{};
   std::string context;
   const auto index = live_task(lease.task, lease.epoch, error, context);
-  if (!index) return refuse_lease(from, lease.task, lease.epoch, lease.request, error, std::move(context));
+  if (!index)
+    return refuse_lease(from, lease.task, lease.epoch, lease.request, error, std::move(context));
   if (!ledger_)
     return refuse_lease(from, lease.task, lease.epoch, lease.request, Errc::kNotFound,
                         to_string(record_.id) + " declares no input");
@@ -104,7 +107,8 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
   answered.push_back(reply);
   if (answered.size() > settings_.lease_answers_max) answered.pop_front();
   if (!changed) return send_after_durable(*index, std::move(reply));
-  record_event(SplitsLeased{lease.task, lease.input, lease.splits_max, lease.request, lease.resync, lease.held},
+  record_event(SplitsLeased{lease.task, lease.input, lease.splits_max, lease.request, lease.resync,
+                            lease.held},
                {SendToAgent{from, std::move(reply)}});
 }
 
@@ -120,10 +124,12 @@ void JobCore::on_task(const NodeId& from, const SplitDone& done, Now) {
   if (!ledger_->done(done.input, done.task, done.split_id, done.pass))
     return send_after_durable(*index, ack);  // a repeat, or not leased to it
   if (settings_.bugs.has("split_done_not_recorded")) return send_after_durable(*index, ack);
-  record_event(SplitFinished{done.task, done.input, done.split_id, done.pass}, {SendToAgent{from, ack}});
+  record_event(SplitFinished{done.task, done.input, done.split_id, done.pass},
+               {SendToAgent{from, ack}});
 }
 
-// ---- barriers ------------------------------------------------------------------------------------------------------
+// ---- barriers
+// ------------------------------------------------------------------------------------------------------
 
 void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
   Errc error{};
@@ -134,8 +140,11 @@ void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
   const auto met = record_.barriers_met.find(key);
   const std::uint64_t next = (met == record_.barriers_met.end() ? 0 : met->second) + 1;
   const bool old = arrive.round < next && !settings_.bugs.has("barrier_counts_repeats");
-  if (old) return send_after_durable(*index, BarrierDone{arrive.task, arrive.epoch, arrive.name, arrive.round});
-  if (barriers_.count(key) == 0 && barriers_.size() >= kBarriersMax) return;  // its agent asks again
+  if (old)
+    return send_after_durable(*index,
+                              BarrierDone{arrive.task, arrive.epoch, arrive.name, arrive.round});
+  if (barriers_.count(key) == 0 && barriers_.size() >= kBarriersMax)
+    return;  // its agent asks again
   barriers_[key].arrived.insert(*index);
   check_barrier(key);
 }
@@ -152,10 +161,12 @@ void JobCore::check_barrier(const JobRecord::BarrierKey& key) {
   std::vector<JobEffect> tell;
   for (std::size_t i : it->second.arrived)
     if (tasks_[i].state != TaskState::kEnded)
-      tell.push_back(SendToAgent{node_of(i), BarrierDone{record_.tasks[i].task, epoch(), key.second, round}});
+      tell.push_back(
+          SendToAgent{node_of(i), BarrierDone{record_.tasks[i].task, epoch(), key.second, round}});
   barriers_.erase(it);
   if (tell.empty()) return;
-  record_event(BarrierMet{record_.id, record_.generation, key.first, key.second, round}, std::move(tell));
+  record_event(BarrierMet{record_.id, record_.generation, key.first, key.second, round},
+               std::move(tell));
 }
 
 void JobCore::check_barriers(const std::string& role) {

@@ -60,8 +60,8 @@ StartTask JobCore::start_of(std::size_t index) const {
   return message;
 }
 
-/// The view of the parameters: shards by rank over the shard-host roles in order. The token goes to the shards too, which
-/// get it before they are ready: then `shards` holds those that are.
+/// The view of the parameters: shards by rank over the shard-host roles in order. The token goes to
+/// the shards too, which get it before they are ready: then `shards` holds those that are.
 ps::PsView JobCore::ps_view() const {
   ps::PsView view;
   std::uint32_t shards = 0;
@@ -110,7 +110,8 @@ EnvList JobCore::rendezvous_of(std::size_t index) const {
       {"LOCAL_RANK", std::to_string(local_rank)},
       {"MASTER_ADDR", first->address},
   };
-  if (!first->slot.ports.empty()) env.emplace_back("MASTER_PORT", std::to_string(first->slot.ports[0]));
+  if (!first->slot.ports.empty())
+    env.emplace_back("MASTER_PORT", std::to_string(first->slot.ports[0]));
   if (!self.slot.ports.empty()) env.emplace_back("DLRUN_PORTS", join_ports(self.slot.ports));
   return env;
 }
@@ -118,10 +119,14 @@ EnvList JobCore::rendezvous_of(std::size_t index) const {
 void JobCore::send_command(std::size_t index, Now) {
   const Task& task = tasks_[index];
   switch (task.want) {
-    case Want::kNothing: return;
-    case Want::kPrepared: send(index, prepare_of(index)); return;
+    case Want::kNothing:
+      return;
+    case Want::kPrepared:
+      send(index, prepare_of(index));
+      return;
     case Want::kStarted:
-      // Once seen running, only StartTask asks: an agent that lost the task says so, and does not run it again.
+      // Once seen running, only StartTask asks: an agent that lost the task says so, and does not
+      // run it again.
       if (gang_of_one() && !record_.running_seen && task.state < TaskState::kPrepared)
         send(index, prepare_of(index));
       else
@@ -164,7 +169,8 @@ JobView JobCore::view() const {
     TaskView line;
     line.task = placed.task;
     line.node = placed.slot.node;
-    line.state = task.want == Want::kEnded && task.state < TaskState::kEnded ? TaskState::kStopping : task.state;
+    line.state = task.want == Want::kEnded && task.state < TaskState::kEnded ? TaskState::kStopping
+                                                                             : task.state;
     line.pid = task.pid;
     line.ports = placed.slot.ports;
     line.progress = task.progress;

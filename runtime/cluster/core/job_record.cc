@@ -51,7 +51,8 @@ void apply_end(JobRecord& r, const TaskEnded& e) {
   if (r.verdict != Verdict::kNone) return;
   const RoleSpec& role = r.role_of(*index);
   const bool counts = counts_for_success(*r.spec, role);
-  if (!counts || !e.end.ok()) {  // a service or a shard that ends before its peers is a failure, whatever its code
+  if (!counts || !e.end.ok()) {  // a service or a shard that ends before its peers is a failure,
+                                 // whatever its code
     r.verdict = Verdict::kFailed;
     r.first_failed = *index;
     r.reason = to_string(e.task) + " ended first: " + std::string(to_string(e.end.cause));
@@ -153,8 +154,8 @@ bool counts_for_success(const JobSpec& spec, const RoleSpec& role) {
   return true;
 }
 
-sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation, TimePoint submitted,
-                           double share) {
+sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation,
+                           TimePoint submitted, double share) {
   sched::GangRequest gang{job, generation, spec.priority, submitted, {}};
   std::vector<std::uint32_t> counts;
   std::uint64_t processes = 0;
@@ -175,7 +176,8 @@ sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation
   return gang;
 }
 
-std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record, TimePoint submitted) {
+std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record,
+                                                        TimePoint submitted) {
   sched::GangRequest gang{record.id, record.generation, record.spec->priority, submitted, {}};
   sched::Placement placement{record.id, record.generation, {}};
   for (std::size_t i = 0; i < record.tasks.size(); ++i) {

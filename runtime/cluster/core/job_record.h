@@ -1,7 +1,8 @@
 #pragma once
-/// runtime/cluster/core/job_record.h: what the log says about one job that has not ended: a fold of its events.
-/// JobCore applies each event to its record when it decides it, the coordinator when it replays the log: the same code,
-/// so a recovered job stands where the log left it. Also: the gang that a job asks the scheduler for.
+/// runtime/cluster/core/job_record.h: what the log says about one job that has not ended: a fold of
+/// its events. JobCore applies each event to its record when it decides it, the coordinator when it
+/// replays the log: the same code, so a recovered job stands where the log left it. Also: the gang
+/// that a job asks the scheduler for.
 
 #include <deque>
 #include <map>
@@ -18,10 +19,10 @@ namespace dlrun::cluster {
 /// Why a generation ends. Set once per generation, by the first of the events that can set it.
 enum class Verdict : std::uint8_t {
   kNone = 0,
-  kDone = 1,     ///< every batch task ended well: stop the services
-  kFailed = 2,   ///< a task ended badly; `first_failed` names it
-  kKilled = 3,   ///< a user asked
-  kTimeout = 4,  ///< the job's time limit
+  kDone = 1,        ///< every batch task ended well: stop the services
+  kFailed = 2,      ///< a task ended badly; `first_failed` names it
+  kKilled = 3,      ///< a user asked
+  kTimeout = 4,     ///< the job's time limit
   kNotStarted = 5,  ///< the gang was not prepared or ready in time
 };
 
@@ -40,18 +41,19 @@ struct JobRecord {
   std::shared_ptr<const JobSpec> spec;
   WallTime submitted, started;
   Generation generation{1};
-  Epoch epoch;                               ///< of the generation; {0,0} = not placed
-  std::vector<PlacedTask> tasks;             ///< empty = not placed
-  std::map<std::size_t, EndedTask> ends;     ///< by index in `tasks`
-  bool running_seen = false;                 ///< kRunning was recorded for this generation
+  Epoch epoch;                            ///< of the generation; {0,0} = not placed
+  std::vector<PlacedTask> tasks;          ///< empty = not placed
+  std::map<std::size_t, EndedTask> ends;  ///< by index in `tasks`
+  bool running_seen = false;              ///< kRunning was recorded for this generation
   Verdict verdict = Verdict::kNone;
-  std::optional<std::size_t> first_failed;   ///< index in `tasks`
+  std::optional<std::size_t> first_failed;  ///< index in `tasks`
   bool kill_requested = false;
-  std::string reason;                        ///< of the verdict, for a person
+  std::string reason;                                      ///< of the verdict, for a person
   using BarrierKey = std::pair<std::string, std::string>;  ///< role, name
   std::map<BarrierKey, std::uint64_t> barriers_met;        ///< the last round met
-  std::deque<BarrierKey> barrier_order;                    ///< of the first meeting; the oldest beyond kBarriersMax go
-  std::vector<LedgerOp> ledger_ops;          ///< of this generation; kept during replay only
+  std::deque<BarrierKey>
+      barrier_order;                 ///< of the first meeting; the oldest beyond kBarriersMax go
+  std::vector<LedgerOp> ledger_ops;  ///< of this generation; kept during replay only
 
   /// Events of another job, generation or epoch change nothing.
   void apply(const Event& event);
@@ -63,18 +65,21 @@ struct JobRecord {
   JobRecord(const JobSubmitted& event, std::shared_ptr<const JobSpec> spec_in);
 };
 
-/// A program of a role without services and shard hosts to outlive: its end counts for the job. When a job has services
-/// only, they count.
+/// A program of a role without services and shard hosts to outlive: its end counts for the job.
+/// When a job has services only, they count.
 bool counts_for_success(const JobSpec& spec, const RoleSpec& role);
 
-/// The gang of `generation`: per role `count` tasks, count_min <= count <= count_max, the same share of the range for each
-/// role: share 0 = all count_min, 1 = all count_max. A process role of a job of several processes leases at least one port
-/// per task.
-sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation, TimePoint submitted, double share);
+/// The gang of `generation`: per role `count` tasks, count_min <= count <= count_max, the same
+/// share of the range for each role: share 0 = all count_min, 1 = all count_max. A process role of
+/// a job of several processes leases at least one port per task.
+sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation,
+                           TimePoint submitted, double share);
 /// The gang that `placed` was given for, and its placement: for Placer::adopt.
-std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record, TimePoint submitted);
+std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record,
+                                                        TimePoint submitted);
 
-/// FNV-1a over every field of the spec: tells a repeat of a submit from another submit under the same key.
+/// FNV-1a over every field of the spec: tells a repeat of a submit from another submit under the
+/// same key.
 std::uint64_t fingerprint(const JobSpec& spec);
 
 }  // namespace dlrun::cluster

@@ -9,12 +9,15 @@ namespace dlrun::cluster {
 Membership::Joined Membership::on_register(const Register& message, Now now) {
   auto [it, fresh] = nodes_.try_emplace(message.node);
   Node& node = it->second;
-  if (std::find(node.retired.begin(), node.retired.end(), message.incarnation) != node.retired.end())
+  if (std::find(node.retired.begin(), node.retired.end(), message.incarnation) !=
+      node.retired.end())
     return Joined::kRefused;
   Joined joined = Joined::kNew;
   if (!fresh) {
     const bool same = node.incarnation == message.incarnation;
-    joined = node.state == NodeState::kLost ? Joined::kBack : same ? Joined::kSame : Joined::kRestarted;
+    joined = node.state == NodeState::kLost ? Joined::kBack
+             : same                         ? Joined::kSame
+                                            : Joined::kRestarted;
     if (!same && node.incarnation != Incarnation{}) {
       node.retired.push_back(node.incarnation);
       if (node.retired.size() > settings_.retired_max) node.retired.pop_front();
@@ -35,11 +38,13 @@ Membership::Joined Membership::on_register(const Register& message, Now now) {
   return joined;
 }
 
-bool Membership::on_heard(const NodeId& id, Incarnation incarnation, Now now, std::optional<NodeChange>& change) {
+bool Membership::on_heard(const NodeId& id, Incarnation incarnation, Now now,
+                          std::optional<NodeChange>& change) {
   const auto it = nodes_.find(id);
   if (it == nodes_.end()) return false;
   Node& node = it->second;
-  if (node.incarnation != incarnation || node.state == NodeState::kLost || node.awaited) return false;
+  if (node.incarnation != incarnation || node.state == NodeState::kLost || node.awaited)
+    return false;
   node.last_heard = now.at;
   node.last_heard_wall = now.wall;
   if (node.state == NodeState::kSuspect) {
@@ -58,10 +63,14 @@ std::vector<NodeChange> Membership::on_tick(Now now) {
       node.state = NodeState::kLost;
       node.awaited = false;
       node.fencing.clear();
-      changes.push_back({id, NodeState::kLost, "not heard for " + std::to_string(silent / std::chrono::seconds(1)) + " s"});
+      changes.push_back(
+          {id, NodeState::kLost,
+           "not heard for " + std::to_string(silent / std::chrono::seconds(1)) + " s"});
     } else if (silent >= settings_.suspect_after && node.state != NodeState::kSuspect) {
       node.state = NodeState::kSuspect;
-      changes.push_back({id, NodeState::kSuspect, "not heard for " + std::to_string(silent / std::chrono::seconds(1)) + " s"});
+      changes.push_back(
+          {id, NodeState::kSuspect,
+           "not heard for " + std::to_string(silent / std::chrono::seconds(1)) + " s"});
     }
   }
   return changes;
@@ -71,8 +80,8 @@ std::optional<TimePoint> Membership::next_wake() const {
   std::optional<TimePoint> wake;
   for (const auto& [id, node] : nodes_) {
     if (node.state == NodeState::kLost) continue;
-    TimePoint at = node.last_heard +
-                   (node.state == NodeState::kSuspect ? settings_.lost_after : settings_.suspect_after);
+    TimePoint at = node.last_heard + (node.state == NodeState::kSuspect ? settings_.lost_after
+                                                                        : settings_.suspect_after);
     if (!node.fencing.empty()) at = std::min(at, node.fence_resend_at);
     if (!wake || at < *wake) wake = at;
   }
@@ -92,10 +101,12 @@ void Membership::await(const NodeJoined& joined, Now now) {
 }
 
 bool Membership::awaiting() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& entry) { return entry.second.awaited; });
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const auto& entry) { return entry.second.awaited; });
 }
 
-bool Membership::fence(const NodeId& id, const std::set<std::pair<TaskId, Epoch>>& tasks, TimePoint now) {
+bool Membership::fence(const NodeId& id, const std::set<std::pair<TaskId, Epoch>>& tasks,
+                       TimePoint now) {
   const auto it = nodes_.find(id);
   DLRUN_ASSERT(it != nodes_.end());
   Node& node = it->second;

@@ -3,11 +3,13 @@
 ///
 ///   (unknown) -1-> Up <-2,3-> Suspect -4-> Lost -5-> Fenced -6-> Up
 ///                  Up -7-> Up (another incarnation)
-///   1: Register. 2: not heard for `suspect_after`. 3: heard again. 4: not heard for `lost_after`: its tasks are lost.
-///   5: Register of a lost node: it must first kill what ran under epochs that are over. 6: it reported all of them ended
-///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports their tasks.
-/// An incarnation that was replaced never comes back: its late messages are ignored (the last `retired_max` are remembered).
-/// Threads: single owner.
+///   1: Register. 2: not heard for `suspect_after`. 3: heard again. 4: not heard for `lost_after`:
+///   its tasks are lost. 5: Register of a lost node: it must first kill what ran under epochs that
+///   are over. 6: it reported all of them ended
+///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports
+///      their tasks.
+/// An incarnation that was replaced never comes back: its late messages are ignored (the last
+/// `retired_max` are remembered). Threads: single owner.
 
 #include <deque>
 #include <map>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "runtime/cluster/core/api.h"
+#include "runtime/cluster/core/event.h"
 #include "runtime/cluster/core/now.h"
 
 namespace dlrun::cluster {
@@ -47,18 +50,21 @@ class Membership {
     sched::NodeCapacity capacity;
     TimePoint last_heard;
     WallTime last_heard_wall;
-    bool awaited = false;  ///< held tasks before the coordinator restarted and has not registered since
+    bool awaited =
+        false;  ///< held tasks before the coordinator restarted and has not registered since
     std::set<std::pair<TaskId, Epoch>> fencing;  ///< must end before the node gets work again
     TimePoint fence_resend_at;
     std::deque<Incarnation> retired;
   };
 
   enum class Joined : std::uint8_t { kNew, kSame, kRestarted, kBack, kRefused };
-  /// kSame: this incarnation is up already, or was awaited. kBack: it was lost; Fenced until fence() says otherwise.
-  /// kRefused: a retired incarnation; nothing changed.
+  /// kSame: this incarnation is up already, or was awaited. kBack: it was lost; Fenced until
+  /// fence() says otherwise. kRefused: a retired incarnation; nothing changed.
   Joined on_register(const Register& message, Now now);
-  /// True when this incarnation is the registered one and not lost; refreshes its lease. `change` is set when it was suspect.
-  bool on_heard(const NodeId& node, Incarnation incarnation, Now now, std::optional<NodeChange>& change);
+  /// True when this incarnation is the registered one and not lost; refreshes its lease. `change`
+  /// is set when it was suspect.
+  bool on_heard(const NodeId& node, Incarnation incarnation, Now now,
+                std::optional<NodeChange>& change);
   /// States whose time has come, in order of name.
   std::vector<NodeChange> on_tick(Now now);
   std::optional<TimePoint> next_wake() const;
@@ -66,7 +72,8 @@ class Membership {
   /// A node that the log says holds tasks: suspect, and lost unless it registers within lost_after.
   void await(const NodeJoined& joined, Now now);
   bool awaiting() const;
-  /// Adds to what the node must end first; up with nothing to end. True when the node's state changed.
+  /// Adds to what the node must end first; up with nothing to end. True when the node's state
+  /// changed.
   bool fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks, TimePoint now);
   /// What fenced nodes must still end and have not been told for `heartbeat`: to be told again.
   std::vector<std::pair<NodeId, std::pair<TaskId, Epoch>>> fences_due(TimePoint now);

@@ -314,7 +314,7 @@ struct InputFiles {
   std::uint64_t request = 0;
   friend bool operator==(const InputFiles&, const InputFiles&) = default;
 };
-/// `request` is unique per consumer and input; a repeat gets the recorded answer.
+/// `request` is unique per consumer; a repeat gets the recorded answer.
 struct LeaseSplits {
   TaskId task;
   Epoch epoch;

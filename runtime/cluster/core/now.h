@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/cluster/core/now.h: the two clocks, read once by the shell for each event that it hands to a core.
+/// runtime/cluster/core/now.h: the two clocks, read once by the shell for each event that it hands
+/// to a core.
 
 #include "runtime/base/time.h"
 

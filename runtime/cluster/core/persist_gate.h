@@ -1,10 +1,10 @@
 #pragma once
-/// runtime/cluster/core/persist_gate.h: holds effects back until the events they rest on are durable.
-/// At most one Persist of a core is under way; what is staged meanwhile makes the next one (group commit), so the order
-/// in the log is the order of staging. An entry without events waits for those before it, or passes when there are none.
-/// On failure, entries marked `droppable` are dropped with everything staged for their job; the others are kept and tried
-/// again after `retry`: state is never lost, new work is refused.
-/// Threads: single owner.
+/// runtime/cluster/core/persist_gate.h: holds effects back until the events they rest on are
+/// durable. At most one Persist of a core is under way; what is staged meanwhile makes the next one
+/// (group commit), so the order in the log is the order of staging. An entry without events waits
+/// for those before it, or passes when there are none. On failure, entries marked `droppable` are
+/// dropped with everything staged for their job; the others are kept and tried again after `retry`:
+/// state is never lost, new work is refused. Threads: single owner.
 
 #include <cstdint>
 #include <deque>
@@ -17,7 +17,8 @@
 
 namespace dlrun::cluster {
 
-/// Append the events in one durable commit, then call on_persisted(id) of the core that asked, or on_persist_failed(id).
+/// Append the events in one durable commit, then call on_persisted(id) of the core that asked, or
+/// on_persist_failed(id).
 struct Persist {
   std::uint64_t id = 0;
   std::vector<Event> events;
@@ -28,8 +29,8 @@ template <class Effect>
 class PersistGate {
  public:
   struct Entry {
-    JobId job;                       ///< 0 = cluster
-    bool droppable = false;          ///< drop this and all of its job when the store refuses
+    JobId job;               ///< 0 = cluster
+    bool droppable = false;  ///< drop this and all of its job when the store refuses
     std::vector<Event> events;
     std::vector<Effect> then;        ///< performed once durable
     std::vector<Effect> on_failure;  ///< performed instead when dropped
@@ -39,7 +40,8 @@ class PersistGate {
 
   void stage(Entry entry) { staged_.push_back(std::move(entry)); }
 
-  /// Call at the end of each event: passes what waits for nothing, starts a Persist when none is under way.
+  /// Call at the end of each event: passes what waits for nothing, starts a Persist when none is
+  /// under way.
   void flush(std::vector<Effect>& out) {
     if (in_flight_id_ != 0 || retry_at_) return;
     while (!staged_.empty() && staged_.front().events.empty()) {

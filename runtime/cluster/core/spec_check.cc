@@ -10,9 +10,9 @@ namespace {
 
 bool is_name(const std::string& text) {
   if (text.empty() || text.size() > 63) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-         }) &&
+  return std::all_of(
+             text.begin(), text.end(),
+             [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; }) &&
          text.front() != '-';
 }
 
@@ -29,7 +29,8 @@ Status check_env(const EnvList& env, const std::string& place, const SpecLimits&
     const std::string at = place + "[" + std::to_string(i) + "]";
     if (name.empty()) return bad(at, "the name of a variable is empty");
     if (name.find('=') != std::string::npos) return bad(at, "the name '" + name + "' holds '='");
-    if (has_nul(name) || has_nul(value)) return bad(at, "a NUL byte in '" + name.substr(0, 64) + "'");
+    if (has_nul(name) || has_nul(value))
+      return bad(at, "a NUL byte in '" + name.substr(0, 64) + "'");
     bytes += name.size() + value.size() + 2;
   }
   if (bytes > limits.env_bytes_max)
@@ -125,8 +126,8 @@ Status validate(const JobSpec& spec, const SpecLimits& limits) {
     any_process = any_process || spec.roles[i].program == RoleProgram::kProcess;
   }
   if (tasks > limits.tasks_max)
-    return bad("roles", std::to_string(tasks) + " tasks are more than " +
-                            std::to_string(limits.tasks_max));
+    return bad("roles",
+               std::to_string(tasks) + " tasks are more than " + std::to_string(limits.tasks_max));
   if (!any_process) return bad("roles", "shard hosts alone do nothing: add a process role");
   DLRUN_TRY(check_after(spec));
   std::set<std::string> inputs;

@@ -1,6 +1,6 @@
 #pragma once
-/// runtime/cluster/core/spec_check.h: whether a job's spec makes sense by itself. What a job file, REST or a client sends
-/// passes here before anything is recorded.
+/// runtime/cluster/core/spec_check.h: whether a job's spec makes sense by itself. What a job file,
+/// REST or a client sends passes here before anything is recorded.
 
 #include "runtime/cluster/core/msg.h"
 
@@ -13,7 +13,8 @@ struct SpecLimits {
   std::uint32_t env_bytes_max = 1u << 20;
 };
 
-/// kInvalidArgument with the place first: "roles[1].argv: a process role needs a program". First error only.
+/// kInvalidArgument with the place first: "roles[1].argv: a process role needs a program". First
+/// error only.
 Status validate(const JobSpec& spec, const SpecLimits& limits = {});
 
 }  // namespace dlrun::cluster

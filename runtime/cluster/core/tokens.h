@@ -1,6 +1,7 @@
 #pragma once
-/// runtime/cluster/core/tokens.h: where secrets come from, so that a core needs no randomness and a recovered job gets the
-/// same tokens as before. The daemons derive them with HMAC-SHA256 from the cluster's key; the simulator from its seed.
+/// runtime/cluster/core/tokens.h: where secrets come from, so that a core needs no randomness and a
+/// recovered job gets the same tokens as before. The daemons derive them with HMAC-SHA256 from the
+/// cluster's key; the simulator from its seed.
 
 #include <string_view>
 
@@ -11,7 +12,8 @@ namespace dlrun::cluster {
 class TokenIssuer {
  public:
   virtual ~TokenIssuer() = default;
-  /// A pure function of (purpose, epoch). Purposes: "task/<task id>" and "ps/<job id>". Thread safe.
+  /// A pure function of (purpose, epoch). Purposes: "task/<task id>" and "ps/<job id>". Thread
+  /// safe.
   virtual Token issue(std::string_view purpose, Epoch epoch) const = 0;
 };
 

@@ -1,0 +1,470 @@
+#include "runtime/cluster/core/agent_core.h"
+
+#include <algorithm>
+
+#include "runtime/base/assert.h"
+
+namespace dlrun::cluster {
+
+namespace {
+
+std::string key_of(const char* kind, const TaskId& task, const std::string& name, std::uint64_t a,
+                   std::uint64_t b) {
+  return std::string(kind) + "|" + to_string(task) + "|" + name + "|" + std::to_string(a) + "|" +
+         std::to_string(b);
+}
+std::string barrier_key(const TaskId& task, const std::string& name, std::uint64_t round) {
+  return key_of("barrier", task, name, round, 0);
+}
+std::string request_key(const TaskId& task, std::uint64_t request) {
+  return key_of("lease", task, "", request, 0);
+}
+std::string done_key(const TaskId& task, const std::string& input, std::uint64_t split,
+                     std::uint32_t pass) {
+  return key_of("done", task, input, split, pass);
+}
+
+const TaskId* task_of(const FromAgent& message) {
+  if (const auto* m = std::get_if<BarrierArrive>(&message)) return &m->task;
+  if (const auto* m = std::get_if<InputFiles>(&message)) return &m->task;
+  if (const auto* m = std::get_if<LeaseSplits>(&message)) return &m->task;
+  if (const auto* m = std::get_if<SplitDone>(&message)) return &m->task;
+  return nullptr;
+}
+
+void earlier(std::optional<TimePoint>& wake, TimePoint at) {
+  if (!wake || at < *wake) wake = at;
+}
+
+}  // namespace
+
+AgentCore::AgentCore(AgentSettings settings) : settings_(std::move(settings)) {}
+
+// ---- the link
+// ------------------------------------------------------------------------------------------------------
+
+void AgentCore::recover(const FoundTask& found) {
+  Task task;
+  task.prepare = found.task;
+  task.start = found.start;
+  task.pid = found.pid;
+  if (found.ready) task.ready = *found.ready;
+  const bool started = found.start.has_value() || found.task.start_at_once;
+  task.state = !started      ? TaskState::kPrepared
+               : found.ready ? TaskState::kReady
+                             : TaskState::kRunning;
+  if (found.end) {
+    task.state = TaskState::kEnded;
+    task.end = *found.end;
+  }
+  Epoch& newest = newest_epoch_[found.task.task.job];
+  newest = std::max(newest, found.task.epoch);
+  tasks_[found.task.task] = std::move(task);
+}
+
+AgentEffects AgentCore::start(Now now) {
+  for (auto& [id, task] : tasks_)
+    if (task.state == TaskState::kEnded) {
+      task.resend_after = settings_.resend;
+      task.resend_at = now.at + task.resend_after;
+    }
+  register_now(now);
+  return take();
+}
+
+void AgentCore::register_now(Now now) {
+  Register message{
+      settings_.node,   settings_.incarnation, settings_.address, settings_.capacity, {},
+      settings_.version};
+  for (const auto& [id, task] : tasks_) message.tasks.push_back(update_of(task));
+  out_.push_back(SendToCoordinator{std::move(message)});
+  register_after_ = register_after_ == Duration::zero()
+                        ? settings_.register_retry_first
+                        : std::min(register_after_ * 2, settings_.register_retry_max);
+  register_at_ = now.at + register_after_;
+}
+
+void AgentCore::unregister(Now now) {
+  if (!registered_) return;
+  registered_ = false;
+  register_after_ = Duration::zero();
+  register_now(now);
+}
+
+AgentEffects AgentCore::on_link_up(Now now) {
+  registered_ = false;
+  register_after_ = Duration::zero();
+  register_now(now);
+  return take();
+}
+
+AgentEffects AgentCore::on_link_down(Now now) {
+  if (registered_) {
+    registered_ = false;
+    register_after_ = settings_.register_retry_first;
+    register_at_ = now.at + register_after_;
+  }
+  return take();
+}
+
+AgentEffects AgentCore::on_message(const ToAgent& message, Now now) {
+  std::visit([&](const auto& m) { on(m, now); }, message);
+  return take();
+}
+
+void AgentCore::on(const RegisterAck& message, Now now) {
+  if (message.term < term_) return;  // of a coordinator that was replaced
+  const bool news = !registered_ || message.term != term_;
+  term_ = message.term;
+  lease_ = message.lease;
+  heartbeat_ = message.heartbeat;
+  registered_ = true;
+  register_after_ = Duration::zero();
+  ack_deadline_ = now.at + lease_ / 2;
+  heartbeat_at_ = now.at + heartbeat_;
+  for (const TaskId& id : message.unknown_tasks) {
+    const auto it = tasks_.find(id);
+    if (it != tasks_.end() && it->second.state != TaskState::kEnded)
+      stop(it->second, Duration{0}, Cause::kCoordinator, now);
+  }
+  if (!news) return;
+  out_.push_back(LinkUp{term_, message.log_endpoint, message.log_key});
+  for (auto& [key, pending] : pending_) {  // what was said while the link was down
+    out_.push_back(SendToCoordinator{pending.message});
+    pending.resend_after = settings_.resend;
+    pending.resend_at = now.at + pending.resend_after;
+  }
+}
+
+void AgentCore::on(const HeartbeatAck& message, Now now) {
+  if (message.term < term_) return;
+  if (!message.known || message.term > term_) {
+    unregister(now);
+    return;
+  }
+  ack_deadline_ = now.at + lease_ / 2;
+}
+
+AgentEffects AgentCore::on_tick(Now now) {
+  if (!registered_) {
+    if (now.at >= register_at_) register_now(now);
+    return take();
+  }
+  if (now.at >= ack_deadline_) {
+    unregister(now);
+    return take();
+  }
+  if (now.at >= heartbeat_at_) {
+    out_.push_back(
+        SendToCoordinator{Heartbeat{settings_.node, settings_.incarnation, ++heartbeat_sequence_}});
+    heartbeat_at_ = now.at + heartbeat_;
+  }
+  for (auto& [id, task] : tasks_) {
+    if (task.state != TaskState::kEnded || now.at < task.resend_at) continue;
+    update(task);
+    task.resend_after = std::min(task.resend_after * 2, settings_.resend_max);
+    task.resend_at = now.at + task.resend_after;
+  }
+  for (auto& [key, pending] : pending_) {
+    if (now.at < pending.resend_at) continue;
+    out_.push_back(SendToCoordinator{pending.message});
+    pending.resend_after = std::min(pending.resend_after * 2, settings_.resend_max);
+    pending.resend_at = now.at + pending.resend_after;
+  }
+  return take();
+}
+
+std::optional<TimePoint> AgentCore::next_wake() const {
+  std::optional<TimePoint> wake;
+  if (!registered_) {
+    earlier(wake, register_at_);
+    return wake;
+  }
+  earlier(wake, ack_deadline_);
+  earlier(wake, heartbeat_at_);
+  for (const auto& [id, task] : tasks_)
+    if (task.state == TaskState::kEnded) earlier(wake, task.resend_at);
+  for (const auto& [key, pending] : pending_) earlier(wake, pending.resend_at);
+  return wake;
+}
+
+// ---- commands
+// ------------------------------------------------------------------------------------------------------
+
+AgentCore::Task* AgentCore::find(const TaskId& id, Epoch epoch) {
+  const auto it = tasks_.find(id);
+  return it != tasks_.end() && it->second.prepare.epoch == epoch ? &it->second : nullptr;
+}
+
+void AgentCore::unknown(const TaskId& task, Epoch epoch) {
+  TaskUpdate update;
+  update.task = task;
+  update.epoch = epoch;
+  update.state = TaskState::kEnded;
+  update.end.cause = Cause::kShimLost;
+  update.end.detail = "not known to the agent of " + settings_.node.value;
+  out_.push_back(SendToCoordinator{std::move(update)});
+}
+
+void AgentCore::on(const PrepareTask& message, Now now) {
+  if (Task* task = find(message.task, message.epoch)) return update(*task);
+  const bool over =
+      tombstones_.count({message.task, message.epoch}) != 0 && !settings_.bugs.has("no_tombstones");
+  Epoch& newest = newest_epoch_[message.task.job];
+  if (over || message.epoch < newest) return unknown(message.task, message.epoch);
+  newest = message.epoch;
+  Task& task = tasks_[message.task];
+  task = {};
+  task.prepare = message;
+  if (tasks_.size() > settings_.tasks_max) {
+    end(task,
+        TaskEnd{.cause = Cause::kStartFailed,
+                .detail = settings_.node.value + " holds too many tasks"},
+        now);
+    return;
+  }
+  out_.push_back(PrepareDir{message});
+}
+
+void AgentCore::on(const StartTask& message, Now) {
+  Task* task = find(message.task, message.epoch);
+  if (task == nullptr) return unknown(message.task, message.epoch);
+  if (!task->start) task->start = message;
+  const bool fresh =
+      task->state == TaskState::kPrepared && !task->spawning && task->stop_cause == Cause::kNone;
+  if (fresh) return spawn(*task);
+  update(*task);
+}
+
+void AgentCore::spawn(Task& task) {
+  task.spawning = true;
+  StartTask start =
+      task.start.value_or(StartTask{task.prepare.task, task.prepare.epoch, {}, {}, {}});
+  out_.push_back(SpawnShim{task.prepare, std::move(start)});
+}
+
+void AgentCore::on(const StopTask& message, Now now) {
+  Task* task = find(message.task, message.epoch);
+  if (task == nullptr) {
+    if (tasks_.count(message.task) == 0) {  // also one that is still on its way: it shall not start
+      if (tombstones_.insert({message.task, message.epoch}).second)
+        tombstone_order_.emplace_back(message.task, message.epoch);
+    }
+    return unknown(message.task, message.epoch);
+  }
+  if (task->state == TaskState::kEnded) return update(*task);
+  stop(*task, message.grace, message.cause, now);
+}
+
+void AgentCore::stop(Task& task, Duration grace, Cause cause, Now now) {
+  const bool again = task.stop_cause != Cause::kNone;
+  if (again && grace >= task.stop_grace) return;  // on its way already
+  if (!again) task.stop_cause = cause;
+  task.stop_grace = grace;
+  const bool runs = task.spawning || task.state >= TaskState::kRunning;
+  if (runs) {
+    if (task.state >= TaskState::kRunning)
+      out_.push_back(SignalShim{task.prepare.task, grace, task.stop_cause});
+    // while spawning: on_started signals it
+    return;
+  }
+  end(task, TaskEnd{.cause = task.stop_cause, .signal = 15, .detail = "stopped before it ran"},
+      now);
+}
+
+void AgentCore::on(const WorkerGone& message, Now) {
+  Task* task = find(message.shard_task, message.epoch);
+  if (task != nullptr && task->state >= TaskState::kRunning && task->state != TaskState::kEnded)
+    out_.push_back(DeliverWorkerGone{message.shard_task, message.worker});
+  out_.push_back(
+      SendToCoordinator{WorkerGoneAck{message.shard_task, message.worker, message.epoch}});
+}
+
+void AgentCore::on(const BarrierDone& message, Now) {
+  if (find(message.task, message.epoch) == nullptr) return;
+  if (pending_.erase(barrier_key(message.task, message.name, message.round)) != 0)
+    out_.push_back(DeliverBarrier{message.task, message.name, message.round});
+}
+
+void AgentCore::on(const LeaseReply& message, Now) {
+  if (pending_.erase(request_key(message.task, message.request)) != 0)
+    out_.push_back(DeliverLease{message});
+}
+
+void AgentCore::on(const SplitDoneAck& message, Now) {
+  pending_.erase(done_key(message.task, message.input, message.split_id, message.pass));
+}
+
+void AgentCore::on(const TaskEndAck& message, Now) {
+  Task* task = find(message.task, message.epoch);
+  if (task == nullptr || task->state != TaskState::kEnded) return;
+  out_.push_back(CleanTask{message.task});
+  const std::pair<TaskId, Epoch> gone{message.task, message.epoch};
+  tasks_.erase(message.task);
+  if (tombstones_.insert(gone).second) tombstone_order_.push_back(gone);
+  while (tombstone_order_.size() > settings_.tombstones_max) {
+    tombstones_.erase(tombstone_order_.front());
+    tombstone_order_.pop_front();
+  }
+  if (newest_epoch_.size() > settings_.tombstones_max) {
+    for (auto it = newest_epoch_.begin(); it != newest_epoch_.end();) {
+      const bool in_use = std::any_of(tasks_.begin(), tasks_.end(),
+                                      [&](const auto& t) { return t.first.job == it->first; });
+      it = in_use ? std::next(it) : newest_epoch_.erase(it);
+    }
+  }
+}
+
+// ---- from shims and directories
+// ------------------------------------------------------------------------------------
+
+AgentEffects AgentCore::on_prepared(const TaskId& id, const Status& status, Now now) {
+  const auto it = tasks_.find(id);
+  if (it == tasks_.end() || it->second.state != TaskState::kPreparing) return take();
+  Task& task = it->second;
+  if (!status) {
+    end(task, TaskEnd{.cause = Cause::kStartFailed, .detail = status.error().context}, now);
+    return take();
+  }
+  task.state = TaskState::kPrepared;
+  if (task.prepare.start_at_once || task.start)
+    spawn(task);
+  else
+    update(task);
+  return take();
+}
+
+AgentEffects AgentCore::on_started(const TaskId& id, std::int64_t pid, Now) {
+  const auto it = tasks_.find(id);
+  if (it == tasks_.end() || it->second.state >= TaskState::kRunning) return take();
+  Task& task = it->second;
+  task.spawning = false;
+  task.state = TaskState::kRunning;
+  task.pid = pid;
+  if (task.stop_cause != Cause::kNone)
+    out_.push_back(SignalShim{id, task.stop_grace, task.stop_cause});
+  update(task);
+  return take();
+}
+
+AgentEffects AgentCore::on_exit(const TaskId& id, const TaskEnd& how, Now now) {
+  const auto it = tasks_.find(id);
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
+  end(it->second, how, now);
+  return take();
+}
+
+/// A program that a stop ended by its signal ended for the stop's cause; one that ended by itself
+/// keeps its own.
+void AgentCore::end(Task& task, TaskEnd how, Now now) {
+  if (task.stop_cause != Cause::kNone && how.cause == Cause::kSignal) how.cause = task.stop_cause;
+  task.spawning = false;
+  task.state = TaskState::kEnded;
+  task.end = std::move(how);
+  task.resend_after = settings_.resend;
+  task.resend_at = now.at + task.resend_after;
+  const TaskId& id = task.prepare.task;
+  std::erase_if(pending_, [&](const auto& entry) {
+    const TaskId* of = task_of(entry.second.message);
+    // what the coordinator must still learn of a task that ended: that its splits are done
+    return of != nullptr && *of == id && !std::holds_alternative<SplitDone>(entry.second.message);
+  });
+  update(task);
+}
+
+TaskUpdate AgentCore::update_of(const Task& task) const {
+  TaskUpdate update;
+  update.task = task.prepare.task;
+  update.epoch = task.prepare.epoch;
+  update.state = task.state;
+  update.end = task.end;
+  update.ready = task.ready;
+  update.pid = task.pid;
+  return update;
+}
+
+void AgentCore::update(const Task& task) { out_.push_back(SendToCoordinator{update_of(task)}); }
+
+// ---- from processes
+// ------------------------------------------------------------------------------------------------
+
+AgentEffects AgentCore::on_ready(const TaskId& id, const TaskReadyInfo& info, Now) {
+  const auto it = tasks_.find(id);
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
+  it->second.ready = info;
+  it->second.spawning = false;
+  it->second.state = TaskState::kReady;
+  update(it->second);
+  return take();
+}
+
+AgentEffects AgentCore::on_progress(const TaskId& id, double fraction, const std::string& text,
+                                    Now) {
+  const auto it = tasks_.find(id);
+  if (it != tasks_.end() && it->second.state != TaskState::kEnded)
+    out_.push_back(SendToCoordinator{Progress{id, it->second.prepare.epoch, fraction, text}});
+  return take();
+}
+
+AgentEffects AgentCore::on_barrier(const TaskId& id, const std::string& name, std::uint64_t round,
+                                   Now now) {
+  const auto it = tasks_.find(id);
+  if (it != tasks_.end() && it->second.state != TaskState::kEnded)
+    repeat(barrier_key(id, name, round), BarrierArrive{id, it->second.prepare.epoch, name, round},
+           now);
+  return take();
+}
+
+AgentEffects AgentCore::on_files(const TaskId& consumer, const std::string& input,
+                                 std::vector<io::FileEntry> files, std::uint64_t request, Now now) {
+  const auto it = tasks_.find(consumer);
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) {
+    out_.push_back(DeliverLease{LeaseReply{
+        consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
+    return take();
+  }
+  repeat(request_key(consumer, request),
+         InputFiles{consumer, it->second.prepare.epoch, input, std::move(files), request}, now);
+  return take();
+}
+
+AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& input,
+                                 std::uint32_t splits_max, std::uint64_t request, bool resync,
+                                 std::vector<io::SplitKey> held, Now now) {
+  const auto it = tasks_.find(consumer);
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) {
+    out_.push_back(DeliverLease{LeaseReply{
+        consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
+    return take();
+  }
+  repeat(request_key(consumer, request),
+         LeaseSplits{consumer, it->second.prepare.epoch, input, splits_max, request, resync,
+                     std::move(held)},
+         now);
+  return take();
+}
+
+AgentEffects AgentCore::on_split_done(const TaskId& consumer, const std::string& input,
+                                      std::uint64_t split_id, std::uint32_t pass, Now now) {
+  const auto it = tasks_.find(consumer);
+  if (it != tasks_.end())
+    repeat(done_key(consumer, input, split_id, pass),
+           SplitDone{consumer, it->second.prepare.epoch, input, split_id, pass}, now);
+  return take();
+}
+
+void AgentCore::repeat(std::string key, FromAgent message, Now now) {
+  if (pending_.size() >= settings_.requests_max && pending_.count(key) == 0)
+    return;  // the process asks again
+  if (registered_) out_.push_back(SendToCoordinator{message});
+  pending_[std::move(key)] =
+      Pending{std::move(message), now.at + settings_.resend, settings_.resend};
+}
+
+AgentEffects AgentCore::take() {
+  AgentEffects out = std::move(out_);
+  out_.clear();
+  return out;
+}
+
+}  // namespace dlrun::cluster
