@@ -1,0 +1,467 @@
+#include "ps/client/engine.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ps/core/dedup_window.h"
+#include "runtime/wire/ps_codec.h"
+
+namespace dlrun::ps {
+namespace {
+
+constexpr Duration kTimeoutMax = std::chrono::hours(24);
+constexpr Duration kLinkRetryFirst = std::chrono::milliseconds(2);
+constexpr Duration kLinkRetryMax = std::chrono::milliseconds(100);
+constexpr std::uint64_t kOpOverheadBytes = 512;
+constexpr int kRepliesPerTurn = 64;
+
+std::string endpoint_of(const ShardEndpoint& shard) {
+  struct stat info;
+  if (!shard.ipc.empty() && ::stat(shard.ipc.c_str(), &info) == 0 && S_ISSOCK(info.st_mode))
+    return "ipc://" + shard.ipc;
+  return shard.tcp;
+}
+
+transport::Frame frame_of(const std::shared_ptr<const Segment>& owner, const void* data,
+                          std::size_t size) {
+  return {owner, static_cast<const std::byte*>(data), size};
+}
+
+}  // namespace
+
+Status check_view(const PsView& view) {
+  if (view.shards.empty()) return fail(Errc::kInvalidArgument, "the job has no parameter shards");
+  if (view.map.owner.size() != kSlots)
+    return fail(Errc::kInvalidArgument, "the slot map is not complete");
+  for (const ShardId owner : view.map.owner) {
+    if (owner.value >= view.shards.size()) {
+      return fail(Errc::kInvalidArgument, "the slot map names shard " +
+                                              std::to_string(owner.value) + " of " +
+                                              std::to_string(view.shards.size()));
+    }
+  }
+  for (std::size_t i = 0; i < view.shards.size(); ++i) {
+    if (view.shards[i].shard.value != i)
+      return fail(Errc::kInvalidArgument, "the shards are not listed by number");
+  }
+  return {};
+}
+
+Engine::Engine(PsView view, ClientOptions options, std::unique_ptr<transport::Channel> channel)
+    : options_(std::move(options)),
+      clock_(options_.clock),
+      view_(std::move(view)),
+      channel_(std::move(channel)),
+      links_(view_.shards.size()),
+      rng_(options_.client.value) {
+  connect_links();
+}
+
+void Engine::connect_links() {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const std::string endpoint = endpoint_of(view_.shards[i]);
+    if (endpoint == links_[i].endpoint && links_[i].peer != 0) continue;
+    if (links_[i].peer != 0) channel_->disconnect(links_[i].peer);
+    const auto peer = channel_->connect(endpoint);
+    links_[i].peer = peer ? *peer : 0;  // 0: each send says kUnavailable, and the call its deadline
+    links_[i].endpoint = endpoint;
+  }
+}
+
+std::shared_ptr<Call> Engine::make_call(std::string what, Duration timeout) const {
+  auto call = std::make_shared<Call>();
+  call->what = std::move(what);
+  call->deadline = now() + std::clamp(timeout, Duration::zero(), kTimeoutMax);
+  return call;
+}
+
+void Engine::add(const std::shared_ptr<Call>& call, RequestHeader header, const TableSchema& schema,
+                 Segment segment) {
+  Op op{.call = call, .header = std::move(header), .schema = schema};
+  op.shard = segment.shard;
+  op.header.request = ++last_request_;
+  op.header.token = view_.token;
+  op.header.client = options_.client;
+  op.header.worker = options_.worker;
+  op.header.n =
+      op.header.kind == Kind::kScan ? op.header.n : static_cast<std::uint32_t>(segment.keys.size());
+  const std::uint64_t values = op.header.kind == Kind::kScan
+                                   ? options_.segment_bytes_max
+                                   : segment.keys.size() * 4 * std::uint64_t{op.header.dim};
+  op.bytes = kOpOverheadBytes + segment.keys.size() * 8 + values;
+  op.segment = std::make_shared<const Segment>(std::move(segment));
+  op.backoff = kLinkRetryFirst;
+  op.next_send = now();
+  if (op.header.sequence != 0) ++open_sequences_[op.header.sequence];
+  ++call->open;
+  ++call->unsent;
+  ops_.emplace(op.header.request, std::move(op));
+}
+
+void Engine::pull(const std::shared_ptr<Call>& call, const TableSchema& schema,
+                  std::span<const std::uint64_t> keys) {
+  const Lock lock(mutex_);
+  RequestHeader header{
+      .kind = Kind::kPull, .table = schema.id, .clock = clocks_[schema.id], .dim = schema.dim};
+  for (Segment& s : cut_pull(schema, view_.map, keys, options_.segment_bytes_max))
+    add(call, header, schema, std::move(s));
+  kick();
+}
+
+void Engine::push(const std::shared_ptr<Call>& call, const TableSchema& schema,
+                  std::span<const std::uint64_t> keys, std::span<const float> grads) {
+  const Lock lock(mutex_);
+  RequestHeader header{
+      .kind = Kind::kPush, .table = schema.id, .clock = clocks_[schema.id], .dim = schema.dim};
+  for (Segment& s : cut_push(schema, view_.map, keys, grads, options_.segment_bytes_max)) {
+    add(call, header, schema, std::move(s));
+  }
+  kick();
+}
+
+void Engine::tell(const std::shared_ptr<Call>& call, RequestHeader header,
+                  std::optional<ShardId> shard) {
+  const Lock lock(mutex_);
+  for (std::uint32_t i = 0; i < links_.size(); ++i) {
+    if (!shard || shard->value == i) add(call, header, TableSchema{}, Segment{.shard = ShardId{i}});
+  }
+  kick();
+}
+
+// New ops are there: send them, or have the leader do it.
+void Engine::kick() {
+  if (leading_) {
+    channel_->wake();
+  } else {
+    pump();
+  }
+}
+
+Status Engine::wait(const std::shared_ptr<Call>& call) {
+  Lock lock(mutex_);
+  if (!drive(
+          lock, [&] { return call->done(); }, call->deadline + std::chrono::milliseconds(100))) {
+    fail_call(*call, Error{Errc::kDeadlineExceeded,
+                           call->what + ": no answer in time"});  // the leader is held up
+  }
+  if (call->error) return tl::unexpected(*call->error);
+  return {};
+}
+
+void Engine::wait_sent(const std::shared_ptr<Call>& call) {
+  Lock lock(mutex_);
+  drive(
+      lock, [&] { return call->done() || call->unsent == 0; },
+      call->deadline + std::chrono::seconds(1));
+}
+
+Status Engine::wait_quiet(const std::vector<std::uint32_t>& tables, TimePoint deadline) {
+  Lock lock(mutex_);
+  const auto quiet = [&] {
+    return std::none_of(ops_.begin(), ops_.end(), [&](const auto& entry) {
+      const RequestHeader& h = entry.second.header;
+      if (h.kind != Kind::kPull && h.kind != Kind::kPush) return false;
+      return tables.empty() || std::find(tables.begin(), tables.end(), h.table) != tables.end();
+    });
+  };
+  if (!drive(lock, quiet, deadline)) {
+    return fail(Errc::kDeadlineExceeded,
+                "this worker's own pulls and pushes were not answered in time");
+  }
+  return {};
+}
+
+void Engine::abandon(const std::shared_ptr<Call>& call) {
+  const Lock lock(mutex_);
+  if (!call->done()) fail_call(*call, Error{Errc::kCancelled, call->what + ": given up"});
+}
+
+bool Engine::drive(Lock& lock, const std::function<bool()>& done, TimePoint deadline) {
+  while (!done()) {
+    const TimePoint start = now();
+    if (leading_) {
+      changed_.wait_for(lock, std::chrono::milliseconds(100));
+    } else {
+      leading_ = true;
+      pump();
+      if (!done()) {
+        const Duration pause =
+            std::clamp(std::min(next_due(), deadline) - start, Duration::zero(), kTimeoutMax);
+        lock.unlock();
+        auto incoming = channel_->receive(pause);
+        lock.lock();
+        for (int i = 0; incoming && *incoming && i < kRepliesPerTurn; ++i) {
+          handle(lock, std::move(**incoming));
+          incoming = channel_->receive(Duration::zero());
+        }
+        if (!incoming)
+          changed_.wait_for(lock,
+                            std::chrono::milliseconds(10));  // no descriptors, say: not a busy loop
+      }
+      leading_ = false;
+      changed_.notify_all();
+    }
+    if (now() >= deadline && !done()) {
+      if (!leading_) pump();
+      return done();
+    }
+  }
+  return true;
+}
+
+TimePoint Engine::next_due() const {
+  TimePoint due = TimePoint::max();
+  for (const auto& [request, op] : ops_) {
+    due = std::min(due, op.call->deadline);
+    if (!op.held) due = std::min(due, op.next_send);
+  }
+  return due;
+}
+
+void Engine::pump() {
+  if (next_view_) install(std::move(*std::exchange(next_view_, std::nullopt)));
+  const TimePoint start = now();
+  std::vector<char> blocked(links_.size(), 0);
+  for (auto it = ops_.begin(); it != ops_.end();) {
+    Op& op = it->second;
+    if (op.call->deadline <= start) {
+      const std::shared_ptr<Call> call = op.call;
+      Link& link = links_[op.shard.value];
+      std::string text = call->what + ": no answer from shard " + std::to_string(op.shard.value) +
+                         " (" + link.endpoint + ") in time, sent " + std::to_string(op.attempts) +
+                         " times";
+      if (!op.refusal.empty()) text += "; last: " + op.refusal;
+      fail_call(*call, Error{Errc::kDeadlineExceeded, std::move(text)});
+      it = ops_.begin();  // the other ops of the call are gone too
+      continue;
+    }
+    if (op.next_send <= start) {
+      char& shard_blocked = blocked[op.shard.value];
+      op.held = !op.sent && (shard_blocked != 0 || !admit(op));
+      if (op.held) {
+        shard_blocked = 1;  // later ones do not overtake it
+      } else {
+        send(op, start);
+      }
+    }
+    ++it;
+  }
+}
+
+// Credit, and for a push a sequence: both or nothing.
+bool Engine::admit(Op& op) {
+  const Link& link = links_[op.shard.value];
+  if (link.bytes != 0 && link.bytes + op.bytes > options_.credit_bytes) return false;
+  if (op.header.kind != Kind::kPush || op.header.sequence != 0) return true;
+  const std::uint64_t next = last_sequence_ + 1;
+  if (!open_sequences_.empty() && next - open_sequences_.begin()->first >= kSequencesOpenMax)
+    return false;
+  op.header.sequence = last_sequence_ = next;
+  open_sequences_[next] = 1;
+  return true;
+}
+
+void Engine::send(Op& op, TimePoint start) {
+  op.header.budget = op.call->deadline - start;
+  op.header.epoch = view_.map.epoch;
+  const Segment& s = *op.segment;
+  transport::Message message{transport::Frame::take(wire::encode(op.header))};
+  if (!s.keys.empty()) message.push_back(frame_of(op.segment, s.keys.data(), s.keys.size() * 8));
+  if (!s.values.empty())
+    message.push_back(frame_of(op.segment, s.values.data(), s.values.size() * 4));
+  Link& link = links_[op.shard.value];
+  if (const Status sent = channel_->send(link.peer, message); !sent) {
+    op.refusal = sent.error().to_string();
+    op.next_send = start + jittered(op.backoff);
+    op.backoff = std::min(op.backoff * 2,
+                          std::max(kLinkRetryMax, op.sent ? options_.retry_max : kLinkRetryMax));
+    return;
+  }
+  for (const transport::Frame& frame : message) stats_.bytes_sent += frame.size;
+  if (!op.sent) {
+    op.sent = true;
+    link.bytes += op.bytes;
+    --op.call->unsent;
+    op.backoff = options_.retry_first;
+    ++stats_.requests;
+  } else {
+    ++stats_.retries;
+  }
+  ++op.attempts;
+  op.next_send =
+      op.attempts >= options_.attempts_max ? TimePoint::max() : start + jittered(op.backoff);
+  op.backoff = std::min(op.backoff * 2, options_.retry_max);
+}
+
+void Engine::handle(Lock& lock, transport::Incoming incoming) {
+  if (incoming.message.empty()) return;
+  for (const transport::Frame& frame : incoming.message) stats_.bytes_received += frame.size;
+  const auto reply = wire::decode_ps_reply({incoming.message[0].data, incoming.message[0].size});
+  if (!reply) return;  // not one of ours; what it should have answered is sent again
+  const auto it = ops_.find(reply->request);
+  if (it == ops_.end() || it->second.header.kind != reply->kind ||
+      links_[it->second.shard.value].peer != incoming.peer) {
+    return;  // a second answer, or one to what was given up
+  }
+  if (reply->error != 0) {
+    refuse(lock, it, *reply);
+  } else if (Status ok = accept(it->second, *reply, incoming.message); !ok) {
+    fail_call(*std::shared_ptr(it->second.call), std::move(ok.error()));
+  } else {
+    finish(it);
+  }
+}
+
+Status Engine::accept(Op& op, const ReplyHeader& reply, const transport::Message& message) {
+  const auto frame_bytes = [&](std::size_t i) { return i < message.size() ? message[i].size : 0; };
+  if (op.header.kind == Kind::kPull) {
+    const std::size_t row = std::size_t{op.header.dim} * 4;
+    if (reply.n != op.header.n || reply.dim != op.header.dim || frame_bytes(1) != reply.n * row) {
+      return fail(Errc::kCorrupt, op.call->what + ": a reply of another shape");
+    }
+    auto* out = reinterpret_cast<std::byte*>(op.call->out.data());
+    for (const auto& [key, target] : op.segment->targets) {
+      std::memcpy(out + target * row, message[1].data + key * row, row);
+    }
+  } else if (op.header.kind == Kind::kScan) {
+    if (frame_bytes(1) != std::size_t{reply.n} * 8 ||
+        frame_bytes(2) != std::size_t{reply.n} * 4 * reply.dim) {
+      return fail(Errc::kCorrupt, op.call->what + ": a page of another shape");
+    }
+    op.call->page = reply;
+    op.call->page_keys.resize(reply.n);
+    op.call->page_values.resize(std::size_t{reply.n} * reply.dim);
+    if (reply.n > 0) {
+      std::memcpy(op.call->page_keys.data(), message[1].data, message[1].size);
+      std::memcpy(op.call->page_values.data(), message[2].data, message[2].size);
+    }
+  }
+  return {};
+}
+
+void Engine::refuse(Lock& lock, Ops::iterator it, const ReplyHeader& reply) {
+  Op& op = it->second;
+  const auto code = static_cast<Errc>(reply.error);
+  op.refusal = std::string(errc_name(code)) + ": " + reply.context;
+  const auto later = [&](Op& o) {
+    o.next_send =
+        o.attempts >= options_.attempts_max ? TimePoint::max() : now() + jittered(o.backoff) / 4;
+  };
+  if (code == Errc::kOverloaded || code == Errc::kUnavailable) {
+    later(op);
+    return;
+  }
+  if (code == Errc::kStaleEpoch) {
+    if (reply.epoch < view_.map.epoch) {  // an answer from before our last refresh
+      later(op);
+      return;
+    }
+    if (options_.refresh) {
+      const std::uint64_t request = it->first;
+      lock.unlock();
+      auto fresh = options_.refresh();
+      lock.lock();
+      if (fresh && fresh->map.epoch > view_.map.epoch && check_view(*fresh) &&
+          fresh->shards.size() == links_.size()) {
+        install(std::move(*fresh));
+      } else if (const auto still = ops_.find(request); still != ops_.end()) {
+        later(still->second);
+      }
+      return;
+    }
+  }
+  fail_call(*std::shared_ptr(op.call), Error{code, op.call->what + ": " + reply.context});
+}
+
+void Engine::release(Op& op) {
+  if (op.sent) links_[op.shard.value].bytes -= op.bytes;
+  if (op.header.sequence != 0) {
+    const auto open = open_sequences_.find(op.header.sequence);
+    if (--open->second == 0) open_sequences_.erase(open);
+  }
+  if (!op.sent) --op.call->unsent;
+  --op.call->open;
+}
+
+void Engine::finish(Ops::iterator it) {
+  release(it->second);
+  ops_.erase(it);
+}
+
+void Engine::fail_call(Call& call, Error error) {
+  call.error = std::move(error);
+  drop_ops(call);
+}
+
+void Engine::drop_ops(const Call& call) {
+  for (auto it = ops_.begin(); it != ops_.end();) {
+    if (it->second.call.get() == &call) {
+      release(it->second);
+      it = ops_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+Status Engine::set_view(PsView view) {
+  DLRUN_TRY(check_view(view));
+  const Lock lock(mutex_);
+  if (view.shards.size() != links_.size()) {
+    return fail(Errc::kUnsupported, "a view with another number of shards: open a new client");
+  }
+  if (leading_) {
+    if (!next_view_ || next_view_->map.epoch < view.map.epoch) next_view_ = std::move(view);
+    channel_->wake();
+  } else {
+    install(std::move(view));
+    pump();
+  }
+  return {};
+}
+
+// Requests under way go to the owners in the new map: same sequence, so that what was applied is
+// not applied again.
+void Engine::install(PsView view) {
+  if (view.map.epoch <= view_.map.epoch) return;
+  view_ = std::move(view);
+  connect_links();
+  Ops old = std::move(ops_);
+  ops_.clear();
+  for (auto& [request, op] : old) {
+    std::vector<Segment> parts;
+    if (op.segment->keys.empty()) {
+      parts.push_back({.shard = op.shard});
+    } else {
+      parts = recut(op.schema, view_.map, *op.segment);
+    }
+    for (Segment& part : parts) add(op.call, op.header, op.schema, std::move(part));
+    release(op);
+  }
+}
+
+std::uint32_t Engine::shards() const {
+  const Lock lock(mutex_);
+  return static_cast<std::uint32_t>(links_.size());
+}
+
+std::uint64_t Engine::clock_of(std::uint32_t table) const {
+  const Lock lock(mutex_);
+  const auto it = clocks_.find(table);
+  return it == clocks_.end() ? 0 : it->second;
+}
+
+void Engine::set_clock(std::uint32_t table, std::uint64_t clock) {
+  const Lock lock(mutex_);
+  clocks_[table] = std::max(clocks_[table], clock);
+}
+
+Client::Stats Engine::stats() const {
+  const Lock lock(mutex_);
+  return stats_;
+}
+
+}  // namespace dlrun::ps

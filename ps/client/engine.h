@@ -1,0 +1,146 @@
+#pragma once
+/// ps/client/engine.h: the requests of one client that are under way: credit, sequences, retries,
+/// replies. A Call is what the user asked; it is made of Ops, one segment to one shard each.
+///
+/// Op: Queued -1-> Sent -2-> Done;  Sent -3-> Queued;  any -4-> Done (with an error, which ends the
+/// whole call)
+///   1: credit and a sequence were free, the link took it. 2: an OK reply. 3: no reply within the
+///   backoff, kOverloaded or kUnavailable; or the slot map changed (then it may be cut in several
+///   with the same sequence). 4: another refusal, or the deadline.
+/// Waiting: one of the waiting threads leads (it alone touches the channel, outside the lock while
+/// it blocks); the others wait for it. Bounds: bytes of sent ops per shard <= credit_bytes; open
+/// sequences < kSequencesOpenMax. Threads: all methods lock.
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ps/client/client.h"
+#include "ps/client/partition.h"
+#include "runtime/base/rng.h"
+#include "runtime/transport/transport.h"
+
+namespace dlrun::ps {
+
+struct Call {
+  std::string what;  ///< "pull of table 'w'", for errors
+  TimePoint deadline;
+  std::size_t open = 0;    ///< ops not done
+  std::size_t unsent = 0;  ///< ops never sent
+  std::optional<Error> error;
+  std::span<float> out;  ///< pull
+  // scan: the last page
+  ReplyHeader page;
+  std::vector<std::uint64_t> page_keys;
+  std::vector<float> page_values;
+  bool done() const noexcept { return open == 0 || error.has_value(); }
+};
+
+class Engine {
+ public:
+  Engine(PsView view, ClientOptions options, std::unique_ptr<transport::Channel> channel);
+
+  /// A call whose deadline is `timeout` (at most a day) from now.
+  std::shared_ptr<Call> make_call(std::string what, Duration timeout) const;
+
+  // Each adds ops to the call and sends what credit allows. `schema` must live as a value in the
+  // op: it is copied.
+  void pull(const std::shared_ptr<Call>& call, const TableSchema& schema,
+            std::span<const std::uint64_t> keys);
+  void push(const std::shared_ptr<Call>& call, const TableSchema& schema,
+            std::span<const std::uint64_t> keys, std::span<const float> grads);
+  /// One op to each shard, or to one.
+  void tell(const std::shared_ptr<Call>& call, RequestHeader header,
+            std::optional<ShardId> shard = {});
+
+  /// Drives the traffic until the call is done.
+  Status wait(const std::shared_ptr<Call>& call);
+  /// Until every op of it was sent once, or it is done.
+  void wait_sent(const std::shared_ptr<Call>& call);
+  /// Until nothing is open on the tables (all tables when empty). kDeadlineExceeded.
+  Status wait_quiet(const std::vector<std::uint32_t>& tables, TimePoint deadline);
+  /// Drops its ops; replies still to come are ignored.
+  void abandon(const std::shared_ptr<Call>& call);
+
+  Status set_view(PsView view);
+  std::uint32_t shards() const;
+  std::uint64_t clock_of(std::uint32_t table) const;
+  void set_clock(std::uint32_t table, std::uint64_t clock);
+  Client::Stats stats() const;
+  TimePoint now() const { return clock_->now(); }
+  const ClientOptions& options() const noexcept { return options_; }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Op {
+    std::shared_ptr<Call> call;
+    RequestHeader header;
+    TableSchema schema;  ///< pull, push
+    std::shared_ptr<const Segment> segment;
+    ShardId shard;
+    std::uint64_t bytes = 0;  ///< that it holds of the shard's credit when sent
+    bool sent = false;
+    bool held = false;  ///< waits for credit or a sequence: goes on when a reply comes
+    std::uint32_t attempts = 0;
+    TimePoint next_send;
+    Duration backoff{0};
+    std::string refusal;
+  };
+  struct Link {
+    transport::PeerId peer = 0;
+    std::string endpoint;
+    std::uint64_t bytes = 0;
+  };
+  using Ops = std::map<std::uint64_t, Op>;  ///< by request: oldest first
+
+  void add(const std::shared_ptr<Call>& call, RequestHeader header, const TableSchema& schema,
+           Segment segment);
+  void kick();
+  bool drive(Lock& lock, const std::function<bool()>& done, TimePoint deadline);
+  void pump();
+  bool admit(Op& op);
+  void send(Op& op, TimePoint start);
+  TimePoint next_due() const;
+  void handle(Lock& lock, transport::Incoming incoming);
+  void refuse(Lock& lock, Ops::iterator op, const ReplyHeader& reply);
+  Status accept(Op& op, const ReplyHeader& reply, const transport::Message& message);
+  void finish(Ops::iterator op);
+  void fail_call(Call& call, Error error);
+  void drop_ops(const Call& call);
+  void install(PsView view);
+  void connect_links();
+  void release(Op& op);
+  Duration jittered(Duration d) {
+    return Duration{
+        static_cast<std::int64_t>(static_cast<double>(d.count()) * (0.75 + 0.5 * rng_.uniform()))};
+  }
+
+  const ClientOptions options_;
+  const std::shared_ptr<const Clock> clock_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool leading_ = false;
+  PsView view_;
+  std::optional<PsView> next_view_;
+  std::unique_ptr<transport::Channel> channel_;
+  std::vector<Link> links_;  ///< by shard
+  Ops ops_;
+  std::uint64_t last_request_ = 0;
+  std::uint64_t last_sequence_ = 0;
+  std::map<std::uint64_t, std::uint32_t> open_sequences_;  ///< sequence -> ops that carry it
+  std::unordered_map<std::uint32_t, std::uint64_t> clocks_;
+  SplitMix64 rng_;
+  Client::Stats stats_;
+};
+
+/// kInvalidArgument when a client could not work with it.
+Status check_view(const PsView& view);
+
+}  // namespace dlrun::ps

@@ -1,0 +1,54 @@
+#pragma once
+/// ps/shard/shard_loop.h: the data loop of one shard: bytes from a channel -> ShardCore -> bytes
+/// back. No CAF. It sleeps in the channel until a message, wake() or the next deadline of a parked
+/// pull: an idle shard burns nothing. A frame that is not a request of ours is counted and dropped:
+/// there is nobody to answer. A reply that the link does not take is dropped: the client asks
+/// again. Threads: one owner; wake() from any.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ps/core/shard_core.h"
+#include "runtime/base/time.h"
+#include "runtime/transport/transport.h"
+
+namespace dlrun::ps {
+
+class ShardLoop {
+ public:
+  ShardLoop(ShardCore core, std::unique_ptr<transport::Channel> channel,
+            std::shared_ptr<const Clock> clock);
+
+  /// Waits up to `wait_max` (negative: without end) for work and does it, at most a bounded number
+  /// of requests.
+  Status step(Duration wait_max);
+  void wake() noexcept { channel_->wake(); }
+
+  void worker_left(WorkerId worker);
+  Status install_map(SlotMap map);
+
+  ShardCore& core() noexcept { return core_; }
+  std::vector<std::string> endpoints() const { return channel_->endpoints(); }
+
+  struct Stats {
+    std::uint64_t requests = 0;
+    std::uint64_t undecodable = 0;
+    std::uint64_t replies_dropped = 0;
+  };
+  const Stats& stats() const noexcept { return stats_; }
+
+ private:
+  void serve(const transport::Incoming& incoming);
+  void perform();
+
+  ShardCore core_;
+  std::unique_ptr<transport::Channel> channel_;
+  std::shared_ptr<const Clock> clock_;
+  Effects effects_;
+  std::vector<std::uint64_t> keys_;  ///< where a frame is not aligned
+  std::vector<float> values_;
+  Stats stats_;
+};
+
+}  // namespace dlrun::ps

@@ -1,0 +1,371 @@
+#include "runtime/transport/zmq_transport.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "runtime/base/assert.h"
+
+namespace dlrun::transport {
+
+struct ZmqTransport::Context {
+  void* handle = zmq_ctx_new();
+  Context() { DLRUN_ASSERT(handle != nullptr); }
+  ~Context() {
+    while (zmq_ctx_term(handle) != 0 && zmq_errno() == EINTR) {
+    }
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+};
+
+namespace {
+
+constexpr std::size_t kFramesMax = 8;
+constexpr std::size_t kRoutingIdBytes =
+    5;  // what zmq gives a peer that brings none of its own; the first byte is 0
+
+tl::unexpected<Error> zmq_fail(std::string what) {
+  const int error = zmq_errno();
+  Errc code = Errc::kIo;
+  switch (error) {
+    case EADDRINUSE:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOBUFS:
+      code = Errc::kResourceExhausted;
+      break;
+    case EINVAL:
+    case EADDRNOTAVAIL:
+    case ENODEV:
+    case EPROTONOSUPPORT:
+    case ENAMETOOLONG:
+      code = Errc::kInvalidArgument;
+      break;
+    case EACCES:
+    case EPERM:
+      code = Errc::kPermissionDenied;
+      break;
+    case ENOENT:
+      code = Errc::kNotFound;
+      break;
+    case EAGAIN:
+    case EHOSTUNREACH:
+    case ETERM:
+      code = Errc::kUnavailable;
+      break;
+    default:
+      break;
+  }
+  return fail(code, std::move(what) + ": " + zmq_strerror(error));
+}
+
+class Socket {
+ public:
+  Socket(void* context, int type) : handle_(zmq_socket(context, type)) {}
+  Socket(Socket&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Socket() {
+    if (handle_ != nullptr) zmq_close(handle_);
+  }
+  void* get() const noexcept { return handle_; }
+  bool set(int option, int value) noexcept {
+    return zmq_setsockopt(handle_, option, &value, sizeof value) == 0;
+  }
+  bool set(int option, std::int64_t value) noexcept {
+    return zmq_setsockopt(handle_, option, &value, sizeof value) == 0;
+  }
+  bool common_options(std::uint32_t queue_messages, std::uint64_t message_bytes) noexcept {
+    const int queue = static_cast<int>(std::min<std::uint32_t>(queue_messages, 1u << 30));
+    return set(ZMQ_SNDHWM, queue) && set(ZMQ_RCVHWM, queue) && set(ZMQ_IPV6, 1) &&
+           set(ZMQ_TCP_KEEPALIVE, 1) &&
+           set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(message_bytes)) &&
+           set(ZMQ_HEARTBEAT_IVL, 2000) && set(ZMQ_HEARTBEAT_TIMEOUT, 6000) &&
+           set(ZMQ_HEARTBEAT_TTL, 6000);
+  }
+
+ private:
+  void* handle_;
+};
+
+struct EventFd {
+  int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  EventFd() = default;
+  ~EventFd() {
+    if (fd >= 0) ::close(fd);
+  }
+  EventFd(const EventFd&) = delete;
+  EventFd& operator=(const EventFd&) = delete;
+  void signal() const noexcept {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto n = ::write(fd, &one, sizeof one);  // full means signalled already
+  }
+  void clear() const noexcept {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto n = ::read(fd, &count, sizeof count);
+  }
+};
+
+/// A received zmq_msg_t on the heap, as a frame.
+struct HeldMessage {
+  zmq_msg_t msg;
+  HeldMessage() { zmq_msg_init(&msg); }
+  ~HeldMessage() { zmq_msg_close(&msg); }
+  HeldMessage(const HeldMessage&) = delete;
+  HeldMessage& operator=(const HeldMessage&) = delete;
+};
+
+void release_owner(void*, void* hint) { delete static_cast<std::shared_ptr<const void>*>(hint); }
+
+Status send_frame(void* socket, const Frame& frame, int flags, const std::string& what) {
+  zmq_msg_t msg;
+  // Small frames are cheaper to copy than to share.
+  if (frame.size <= 512 || frame.owner == nullptr) {
+    if (zmq_msg_init_size(&msg, frame.size) != 0) return zmq_fail(what);
+    if (frame.size > 0) std::memcpy(zmq_msg_data(&msg), frame.data, frame.size);
+  } else {
+    auto* hint = new std::shared_ptr<const void>(frame.owner);
+    if (zmq_msg_init_data(&msg, const_cast<std::byte*>(frame.data), frame.size, release_owner,
+                          hint) != 0) {
+      delete hint;
+      return zmq_fail(what);
+    }
+  }
+  while (zmq_msg_send(&msg, socket, flags) < 0) {
+    if (zmq_errno() == EINTR) continue;
+    auto error = zmq_fail(what);
+    zmq_msg_close(&msg);
+    return error;
+  }
+  return {};
+}
+
+Status send_message(void* socket, const Message& message, const std::string& what) {
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    DLRUN_TRY(send_frame(socket, message[i],
+                         ZMQ_DONTWAIT | (i + 1 < message.size() ? ZMQ_SNDMORE : 0), what));
+  }
+  return {};
+}
+
+/// All frames of the next message; empty when there is none. A message of too many frames is read
+/// away and dropped.
+Result<Message> receive_message(void* socket, std::size_t frames_max) {
+  Message message;
+  bool more = true;
+  bool too_many = false;
+  while (more) {
+    auto held = std::make_shared<HeldMessage>();
+    if (zmq_msg_recv(&held->msg, socket, ZMQ_DONTWAIT) < 0) {
+      if (zmq_errno() == EINTR) continue;
+      if (zmq_errno() == EAGAIN) return Message{};
+      return zmq_fail("receive");
+    }
+    more = zmq_msg_more(&held->msg) != 0;
+    if (message.size() == frames_max) {
+      too_many = true;
+      continue;
+    }
+    const auto* data = static_cast<const std::byte*>(zmq_msg_data(&held->msg));
+    const std::size_t size = zmq_msg_size(&held->msg);
+    message.push_back(Frame{std::move(held), data, size});
+  }
+  if (too_many) message.clear();
+  return message;
+}
+
+long poll_ms(Duration timeout) {
+  if (timeout < Duration::zero()) return -1;
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+  return static_cast<long>(std::min<std::int64_t>(ms, 3'600'000));
+}
+
+/// The part that both ends share: wait for any of the sockets or for wake().
+class ZmqChannel : public Channel {
+ public:
+  explicit ZmqChannel(std::shared_ptr<void> context) : context_(std::move(context)) {}
+  void wake() noexcept override { event_.signal(); }
+  bool good() const noexcept { return event_.fd >= 0; }
+
+ protected:
+  /// true: some socket may have a message. Polls once.
+  Result<bool> wait(std::vector<zmq_pollitem_t>& items, Duration timeout) {
+    items.push_back({nullptr, event_.fd, ZMQ_POLLIN, 0});
+    const int n = zmq_poll(items.data(), static_cast<int>(items.size()), poll_ms(timeout));
+    if (n < 0 && zmq_errno() != EINTR) return zmq_fail("poll");
+    const bool woken = n > 0 && (items.back().revents & ZMQ_POLLIN) != 0;
+    if (woken) event_.clear();
+    items.pop_back();
+    return n > (woken ? 1 : 0);
+  }
+
+  std::shared_ptr<void> context_;
+  EventFd event_;
+};
+
+class ZmqListener final : public ZmqChannel {
+ public:
+  ZmqListener(std::shared_ptr<void> context, Socket socket)
+      : ZmqChannel(std::move(context)), socket_(std::move(socket)) {}
+
+  Status bind(const std::string& endpoint, const std::string& advertise_host) {
+    if (endpoint.rfind("tcp://", 0) != 0 && endpoint.rfind("ipc://", 0) != 0) {
+      return fail(Errc::kInvalidArgument, "bind " + endpoint + ": neither tcp:// nor ipc://");
+    }
+    if (zmq_bind(socket_.get(), endpoint.c_str()) != 0) return zmq_fail("bind " + endpoint);
+    char bound[512];
+    std::size_t size = sizeof bound;
+    if (zmq_getsockopt(socket_.get(), ZMQ_LAST_ENDPOINT, bound, &size) != 0)
+      return zmq_fail("bind " + endpoint);
+    std::string real(bound);
+    if (real.rfind("ipc://", 0) == 0) {
+      ::chmod(real.c_str() + 6, 0600);
+    } else if (!advertise_host.empty()) {
+      const bool v6 =
+          advertise_host.find(':') != std::string::npos && advertise_host.front() != '[';
+      real = "tcp://" + (v6 ? "[" + advertise_host + "]" : advertise_host) +
+             real.substr(real.rfind(':'));
+    }
+    endpoints_.push_back(std::move(real));
+    return {};
+  }
+
+  Result<PeerId> connect(const std::string&) override {
+    return fail(Errc::kFailedPrecondition, "a listening channel does not dial");
+  }
+  void disconnect(PeerId) override {}
+
+  Status send(PeerId peer, const Message& message) override {
+    std::byte id[kRoutingIdBytes] = {};
+    for (std::size_t i = 0; i < kRoutingIdBytes; ++i)
+      id[i] = static_cast<std::byte>(peer >> (8 * i));
+    const Frame address{nullptr, id, kRoutingIdBytes};
+    DLRUN_TRY(send_frame(socket_.get(), address, ZMQ_DONTWAIT | ZMQ_SNDMORE, "send"));
+    return send_message(socket_.get(), message, "send");
+  }
+
+  Result<std::optional<Incoming>> receive(Duration timeout) override {
+    for (bool waited = false;; waited = true) {
+      DLRUN_ASSIGN(Message message, receive_message(socket_.get(), kFramesMax + 1));
+      if (message.size() >= 2 && message[0].size == kRoutingIdBytes &&
+          message[0].data[0] == std::byte{0}) {
+        PeerId peer = 0;
+        for (std::size_t i = 0; i < kRoutingIdBytes; ++i) {
+          peer |= std::to_integer<std::uint64_t>(message[0].data[i]) << (8 * i);
+        }
+        message.erase(message.begin());
+        return std::optional<Incoming>(Incoming{peer, std::move(message)});
+      }
+      if (waited) return std::optional<Incoming>{};
+      std::vector<zmq_pollitem_t> items = {{socket_.get(), 0, ZMQ_POLLIN, 0}};
+      DLRUN_ASSIGN(const bool ready, wait(items, timeout));
+      if (!ready) return std::optional<Incoming>{};
+    }
+  }
+
+  std::vector<std::string> endpoints() const override { return endpoints_; }
+
+ private:
+  Socket socket_;
+  std::vector<std::string> endpoints_;
+};
+
+class ZmqDialer final : public ZmqChannel {
+ public:
+  ZmqDialer(std::shared_ptr<void> context, void* handle, const DialOptions& options)
+      : ZmqChannel(std::move(context)), handle_(handle), options_(options) {}
+
+  Result<PeerId> connect(const std::string& endpoint) override {
+    Socket socket(handle_, ZMQ_DEALER);
+    if (socket.get() == nullptr ||
+        !socket.common_options(options_.queue_messages_max, options_.message_bytes_max) ||
+        !socket.set(ZMQ_LINGER, 0) || !socket.set(ZMQ_IMMEDIATE, 1) ||
+        !socket.set(ZMQ_RECONNECT_IVL, 20) || !socket.set(ZMQ_RECONNECT_IVL_MAX, 1000)) {
+      return zmq_fail("socket for " + endpoint);
+    }
+    if (zmq_connect(socket.get(), endpoint.c_str()) != 0) return zmq_fail("connect " + endpoint);
+    const PeerId peer = ++last_;
+    links_.emplace(peer, Link{std::move(socket), endpoint});
+    return peer;
+  }
+  void disconnect(PeerId peer) override { links_.erase(peer); }
+
+  Status send(PeerId peer, const Message& message) override {
+    const auto link = links_.find(peer);
+    if (link == links_.end()) return fail(Errc::kUnavailable, "no such link");
+    return send_message(link->second.socket.get(), message, "send to " + link->second.endpoint);
+  }
+
+  Result<std::optional<Incoming>> receive(Duration timeout) override {
+    for (bool waited = false;; waited = true) {
+      // Starts after the link that was served last, so that none starves.
+      auto it = links_.upper_bound(served_);
+      for (std::size_t i = 0; i < links_.size(); ++i, ++it) {
+        if (it == links_.end()) it = links_.begin();
+        DLRUN_ASSIGN(Message message, receive_message(it->second.socket.get(), kFramesMax));
+        if (message.empty()) continue;
+        served_ = it->first;
+        return std::optional<Incoming>(Incoming{it->first, std::move(message)});
+      }
+      if (waited) return std::optional<Incoming>{};
+      std::vector<zmq_pollitem_t> items;
+      for (const auto& [peer, link] : links_)
+        items.push_back({link.socket.get(), 0, ZMQ_POLLIN, 0});
+      DLRUN_ASSIGN(const bool ready, wait(items, timeout));
+      if (!ready) return std::optional<Incoming>{};
+    }
+  }
+
+  std::vector<std::string> endpoints() const override { return {}; }
+
+ private:
+  struct Link {
+    Socket socket;
+    std::string endpoint;
+  };
+  void* handle_;
+  DialOptions options_;
+  std::map<PeerId, Link> links_;
+  PeerId last_ = 0;
+  PeerId served_ = 0;
+};
+
+}  // namespace
+
+ZmqTransport::ZmqTransport() : context_(std::make_shared<Context>()) {}
+ZmqTransport::~ZmqTransport() = default;
+
+Result<std::unique_ptr<Channel>> ZmqTransport::listen(const ListenOptions& options) {
+  if (options.bind.empty()) return fail(Errc::kInvalidArgument, "listen: nothing to bind");
+  Socket socket(context_->handle, ZMQ_ROUTER);
+  if (socket.get() == nullptr ||
+      !socket.common_options(options.queue_messages_max, options.message_bytes_max) ||
+      !socket.set(ZMQ_LINGER, 1000) || !socket.set(ZMQ_ROUTER_MANDATORY, 1)) {
+    return zmq_fail("listening socket");
+  }
+  auto channel = std::make_unique<ZmqListener>(context_, std::move(socket));
+  if (!channel->good()) return fail(Errc::kResourceExhausted, "listen: no eventfd");
+  for (const std::string& endpoint : options.bind)
+    DLRUN_TRY(channel->bind(endpoint, options.advertise_host));
+  return std::unique_ptr<Channel>(std::move(channel));
+}
+
+Result<std::unique_ptr<Channel>> ZmqTransport::dial(const DialOptions& options) {
+  auto channel = std::make_unique<ZmqDialer>(context_, context_->handle, options);
+  if (!channel->good()) return fail(Errc::kResourceExhausted, "dial: no eventfd");
+  return std::unique_ptr<Channel>(std::move(channel));
+}
+
+}  // namespace dlrun::transport
