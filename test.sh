@@ -42,6 +42,7 @@ if [ $all = 1 ]; then
   # The release build is what users get: warnings of the optimiser and the packaging show here.
   configure release
   build release all
+  step "packing the tarball" cmake --build "$DLRUN_BUILD_ROOT/release" --target package
   folders+=(tsan fuzz)
   configure tsan -DDLRUN_LONG=$long
   build tsan dlrun_tests
@@ -61,6 +62,12 @@ fi
 index=$DLRUN_BUILD_ROOT/test-index
 mkdir -p "$index"
 for folder in "${folders[@]}"; do printf 'subdirs("%s")\n' "$DLRUN_BUILD_ROOT/$folder"; done >"$index/CTestTestfile.cmake"
+if [ $all = 1 ]; then
+  cat >>"$index/CTestTestfile.cmake" <<END
+add_test(package.stands_alone bash "$dlrun_source/tools/check-package.sh" "$(ls -t "$DLRUN_BUILD_ROOT"/release/dlrun-*.tar.gz | head -1)")
+set_tests_properties(package.stands_alone PROPERTIES LABELS package TIMEOUT 120)
+END
+fi
 
 arguments=(--test-dir "$index" --output-on-failure --no-tests=error -j "$(nproc)")
 if [ ${#names[@]} -gt 0 ]; then
