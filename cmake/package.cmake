@@ -56,4 +56,6 @@ add_custom_target(package
           -C ${CMAKE_BINARY_DIR}/package ${package_name}
   COMMAND ${CMAKE_COMMAND} -E echo ${CMAKE_BINARY_DIR}/${package_name}.tar.gz
   VERBATIM)
-add_dependencies(package ${programs} ${libraries})
+if(programs OR libraries)
+  add_dependencies(package ${programs} ${libraries})
+endif()
