@@ -64,6 +64,7 @@ struct Tree {
   std::vector<std::string> cgroups;  ///< paths; the first is the one that is killed
   std::string isolation;             ///< "cgroup v2", "cgroup v1", "best effort"
   std::string boot_id;               ///< another boot: nothing of it is left
+  std::int64_t shim_pid = 0;         ///< valid while the lock is held
   friend bool operator==(const Tree&, const Tree&) = default;
 };
 
@@ -81,7 +82,7 @@ struct Report {
 
 /// Agent -> shim. A later, shorter grace shortens the wait; the first cause stays.
 struct Command {
-  enum class Kind : std::uint8_t { kStatus = 0, kStop = 1, kKill = 2, kAckEnd = 3 } kind = Kind::kStatus;
+  enum class Kind : std::uint8_t { kStatus = 0, kStop = 1, kKill = 2 } kind = Kind::kStatus;
   std::uint64_t grace_ms = 0;
   EndCause cause = EndCause::kUserKill;
   friend bool operator==(const Command&, const Command&) = default;
