@@ -1,8 +1,7 @@
 #pragma once
 /// web/server.h: the REST face of a cluster: /api/v1, /metrics, /openapi.json over HTTP/1.1 (Boost.Beast 1.74).
 /// Sources: RFC 9110 and 9112 (HTTP), RFC 9457 (errors), RFC 6750 (bearer token), WHATWG server-sent events.
-/// Every request but GET /api/v1/version needs `Authorization: Bearer <token>`; Host, and Origin where it is sent, must name
-/// this server. Plain HTTP is served on loopback addresses only; elsewhere a certificate is wanted.
+/// Every request needs `Authorization: Bearer <token>`; Host, and Origin where it is sent, must name this server. Plain HTTP is served on loopback addresses only; elsewhere a certificate is wanted.
 /// Errors: start() returns them; a request's own become application/problem+json.
 /// Bounds: ServerOptions. A slow, broken or hostile peer costs one connection for at most its time limits.
 /// Threads: one of its own. ControlApi, LogSource and MetricsSource are called from it, must outlive the server and must not
@@ -22,6 +21,12 @@ namespace dlrun::web {
 
 enum class LogStream : std::uint8_t { kStdout = 1, kStderr = 2 };  ///< the numbers are those of the file descriptors
 
+struct LogRef {
+  TaskId task;
+  LogStream stream = LogStream::kStdout;
+  friend auto operator<=>(const LogRef&, const LogRef&) = default;
+};
+
 struct LogSlice {
   std::uint64_t offset = 0;  ///< of the first byte of `bytes`: the asked one, or the oldest kept when that was dropped
   std::string bytes;         ///< exact; empty at the end
@@ -37,6 +42,8 @@ class LogSource {
   /// At most `bytes_max` bytes from `offset`. `task.generation` is never 0. An offset past the end gives empty bytes.
   /// kNotFound when nothing is known of this stream (yet). Reads a local file: no network, no waiting.
   virtual Result<LogSlice> read(const TaskId& task, LogStream stream, std::uint64_t offset, std::size_t bytes_max) = 0;
+  /// Every stream of the job that bytes are kept of, older generations too. Without it the job's latest tasks are all there is.
+  virtual Result<std::vector<LogRef>> list(JobId job) { return static_cast<void>(job), std::vector<LogRef>{}; }
   /// Calls `listener` after bytes were appended to the stream or it became complete, until the handle is destroyed; a
   /// stream that nothing is known of yet may be followed. The listener is cheap and may be called too often, never too
   /// seldom; it is not called any more once the handle's destructor has returned.
