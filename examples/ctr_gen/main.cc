@@ -1,9 +1,10 @@
 /// ctr_gen: click data with planted weights, and the best AUC that any model can reach on it.
-///   ctr_gen FOLDER [--rows 1000000] [--test-rows 100000] [--ids 10000] [--ids-per-row 12] [--zipf 1.1] [--seed 1]
-/// Writes FOLDER/train.libsvm and FOLDER/test.libsvm (label, then rising ids with value 1; id 0 is in every row, so that its
-/// weight is the intercept) and prints
-/// "best_auc 0.xxxx": the AUC, on the test file, of the probabilities that drew its labels.
-/// Ids of a row are drawn by Zipf's law without repetition; weights are N(0, 1), scaled so that a row's logit has standard
+///   ctr_gen FOLDER [--rows 1000000] [--test-rows 100000] [--ids 10000] [--ids-per-row 12]
+///   [--zipf 1.1] [--seed 1]
+/// Writes FOLDER/train.libsvm and FOLDER/test.libsvm (label, then rising ids with value 1; id 0 is
+/// in every row, so that its weight is the intercept) and prints "best_auc 0.xxxx": the AUC, on the
+/// test file, of the probabilities that drew its labels. Ids of a row are drawn by Zipf's law
+/// without repetition; weights are N(0, 1), scaled so that a row's logit has standard
 /// deviation 1.5; an intercept makes clicks the rarer class. Same arguments, same files.
 
 #include <algorithm>
@@ -28,8 +29,8 @@ struct Options {
 };
 
 struct Model {
-  std::vector<double> cumulative;  // of Zipf's law, [ids]
-  std::vector<double> weights;     // [ids]
+  std::vector<double> cumulative;    // of Zipf's law, [ids]
+  std::vector<double> weights;       // [ids]
   std::vector<std::uint64_t> names;  // popularity rank -> id, so that hot ids are not neighbours
 };
 
@@ -46,13 +47,14 @@ Model plant(const Options& options) {
     model.names.push_back(i + 1);
   }
   for (double& c : model.cumulative) c /= total;
-  for (std::uint64_t i = options.ids; i > 1; --i) std::swap(model.names[i - 1], model.names[rng.below(i)]);
+  for (std::uint64_t i = options.ids; i > 1; --i)
+    std::swap(model.names[i - 1], model.names[rng.below(i)]);
   return model;
 }
 
 /// The AUC of the true probabilities on what was written; < 0 on an I/O error.
-double write_rows(const Options& options, const Model& model, const std::string& path, std::uint64_t rows,
-                  std::uint64_t seed) {
+double write_rows(const Options& options, const Model& model, const std::string& path,
+                  std::uint64_t rows, std::uint64_t seed) {
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) return -1;
   dlrun::SplitMix64 rng(seed);
@@ -64,7 +66,8 @@ double write_rows(const Options& options, const Model& model, const std::string&
     ids.clear();
     double logit = -1;
     while (ranks.size() < options.ids_per_row) {
-      const auto at = std::lower_bound(model.cumulative.begin(), model.cumulative.end(), rng.uniform());
+      const auto at =
+          std::lower_bound(model.cumulative.begin(), model.cumulative.end(), rng.uniform());
       const auto rank = std::min<std::uint64_t>(at - model.cumulative.begin(), options.ids - 1);
       if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) continue;
       ranks.push_back(rank);
@@ -88,7 +91,8 @@ double write_rows(const Options& options, const Model& model, const std::string&
 
 int usage() {
   std::fprintf(stderr,
-               "usage: ctr_gen FOLDER [--rows N] [--test-rows N] [--ids N] [--ids-per-row N] [--zipf S] [--seed N]\n");
+               "usage: ctr_gen FOLDER [--rows N] [--test-rows N] [--ids N] [--ids-per-row N] "
+               "[--zipf S] [--seed N]\n");
   return 2;
 }
 
@@ -107,19 +111,28 @@ int main(int argc, char** argv) {
     const double value = std::strtod(argv[i], &end);
     if (*end != '\0' || !(value >= 0)) return usage();
     const auto count = static_cast<std::uint64_t>(value);
-    if (name == "--rows") options.rows = count;
-    else if (name == "--test-rows") options.test_rows = count;
-    else if (name == "--ids") options.ids = count;
-    else if (name == "--ids-per-row") options.ids_per_row = count;
-    else if (name == "--zipf") options.zipf = value;
-    else if (name == "--seed") options.seed = count;
-    else return usage();
+    if (name == "--rows")
+      options.rows = count;
+    else if (name == "--test-rows")
+      options.test_rows = count;
+    else if (name == "--ids")
+      options.ids = count;
+    else if (name == "--ids-per-row")
+      options.ids_per_row = count;
+    else if (name == "--zipf")
+      options.zipf = value;
+    else if (name == "--seed")
+      options.seed = count;
+    else
+      return usage();
   }
-  if (options.folder.empty() || options.ids < options.ids_per_row * 2 || options.ids_per_row == 0) return usage();
+  if (options.folder.empty() || options.ids < options.ids_per_row * 2 || options.ids_per_row == 0)
+    return usage();
   std::error_code failed;
   std::filesystem::create_directories(options.folder, failed);
   const Model model = plant(options);
-  const std::string train = options.folder + "/train.libsvm", test = options.folder + "/test.libsvm";
+  const std::string train = options.folder + "/train.libsvm",
+                    test = options.folder + "/test.libsvm";
   if (write_rows(options, model, train, options.rows, options.seed * 2 + 1) < 0) {
     std::perror(train.c_str());
     return 1;

@@ -1,6 +1,6 @@
 /// ctr_lr: logistic regression on click data: FTRL-proximal on the shards, the loop an actor.
 ///   dlrun run -n 2 --ps 2 --input train=... --input test=... -- ctr_lr [MODEL.npy]
-/// Trains on input "train", then rank 0 measures the AUC on input "test", prints it and exports the weights.
+/// Trains on "train"; then rank 0 measures the AUC on "test", prints it and exports the weights.
 
 #include <cmath>
 #include <cstdio>
@@ -14,7 +14,8 @@ namespace loop = dlrun::loop;
 static std::vector<float> logits(const loop::Batch& batch, const std::vector<float>& w) {
   std::vector<float> z(batch.rows());
   for (std::size_t row = 0; row < batch.rows(); ++row) {
-    for (auto e = batch.begin_of(row); e < batch.end_of(row); ++e) z[row] += batch.values()[e] * w[batch.index()[e]];
+    for (auto e = batch.begin_of(row); e < batch.end_of(row); ++e)
+      z[row] += batch.values()[e] * w[batch.index()[e]];
   }
   return z;
 }
@@ -25,7 +26,8 @@ static std::vector<float> gradient(const loop::Batch& batch, const std::vector<f
   std::vector<float> g(batch.keys().size());
   for (std::size_t row = 0; row < batch.rows(); ++row) {
     const float error = 1 / (1 + std::exp(-z[row])) - batch.labels()[row];
-    for (auto e = batch.begin_of(row); e < batch.end_of(row); ++e) g[batch.index()[e]] += error * batch.values()[e];
+    for (auto e = batch.begin_of(row); e < batch.end_of(row); ++e)
+      g[batch.index()[e]] += error * batch.values()[e];
   }
   return g;
 }
@@ -57,14 +59,15 @@ int main(int argc, char** argv) {
           }
         },
         [=](const loop::PassEnded& m) {
-          if (m.input == "train") job.progress((m.pass + 1.0) / job.input("train")->passes, "pass " + std::to_string(m.pass + 1));
+          if (m.input == "train") job.progress((m.pass + 1.0) / job.input("train")->passes);
         },
         [=](const loop::InputEnded& m) {
           if (m.input == "train") {
             job.leave();  // the ranks that still train must not wait for this one
             return job.barrier("trained");
           }
-          std::printf("test auc %.4f on %zu rows, model %s\n", dlrun::examples::auc(*scores, *labels), labels->size(), model.c_str());
+          std::printf("test auc %.4f on %zu rows, model %s\n",
+                      dlrun::examples::auc(*scores, *labels), labels->size(), model.c_str());
           job.export_npy(table, model);
           job.finish();
         },

@@ -1,5 +1,6 @@
-/// runtime/client/c_abi.cc: dlrun/dlrun.h over Session, Table and Input. The only composition root of libdlrun: the
-/// environment is read here. No exception leaves: what the standard library may throw (memory) becomes a code.
+/// runtime/client/c_abi.cc: dlrun/dlrun.h over Session, Table and Input. The only composition root
+/// of libdlrun: the environment is read here. No exception leaves: what the standard library may
+/// throw (memory) becomes a code.
 
 #include <algorithm>
 #include <cstdlib>
@@ -63,14 +64,18 @@ tl::unexpected<Error> null_argument(const char* what) {
 
 dlrun::Duration wait_of(std::int64_t timeout_ms) {
   constexpr std::int64_t kYearMs = 366ll * 24 * 3600 * 1000;
-  return std::chrono::milliseconds(timeout_ms <= 0 ? DLRUN_TIMEOUT_DEFAULT_MS : std::min(timeout_ms, kYearMs));
+  return std::chrono::milliseconds(timeout_ms <= 0 ? DLRUN_TIMEOUT_DEFAULT_MS
+                                                   : std::min(timeout_ms, kYearMs));
 }
 
-/// The caller's struct may be shorter (older program) or longer (newer) than ours: copies what both know.
+/// The caller's struct may be shorter (older program) or longer (newer) than ours: copies what both
+/// know.
 template <class T>
 Status read_struct(const T* from, T& into, std::size_t required) {
   if (from->struct_size < required) {
-    return dlrun::fail(Errc::kInvalidArgument, "struct_size is " + std::to_string(from->struct_size) + ": set it to sizeof");
+    return dlrun::fail(
+        Errc::kInvalidArgument,
+        "struct_size is " + std::to_string(from->struct_size) + ": set it to sizeof");
   }
   std::memcpy(&into, from, std::min(from->struct_size, sizeof(T)));
   return {};
@@ -80,7 +85,8 @@ template <class T>
 Status write_struct(T value, T* into, std::size_t required) {
   const std::size_t size = into->struct_size;
   if (size < required) {
-    return dlrun::fail(Errc::kInvalidArgument, "struct_size is " + std::to_string(size) + ": set it to sizeof");
+    return dlrun::fail(Errc::kInvalidArgument,
+                       "struct_size is " + std::to_string(size) + ": set it to sizeof");
   }
   value.struct_size = size;
   std::memcpy(into, &value, std::min(size, sizeof(T)));
@@ -90,7 +96,8 @@ Status write_struct(T value, T* into, std::size_t required) {
 template <class Enum>
 Status pick(const char* what, std::int32_t value, std::int32_t last, Enum& into) {
   if (value < 0 || value > last) {
-    return dlrun::fail(Errc::kInvalidArgument, std::string(what) + " " + std::to_string(value) + " is not known");
+    return dlrun::fail(Errc::kInvalidArgument,
+                       std::string(what) + " " + std::to_string(value) + " is not known");
   }
   into = static_cast<Enum>(value);
   return {};
@@ -126,9 +133,11 @@ Result<dlrun::task::ClientOptions> agent_of(const dlrun_session_options& options
   if (socket == nullptr || token == nullptr) {
     return dlrun::fail(Errc::kFailedPrecondition,
                        std::string("this process is not a dlrun task (") +
-                           (socket == nullptr ? "DLRUN_SOCKET" : "DLRUN_TOKEN") + " is not set): start it with `dlrun run`");
+                           (socket == nullptr ? "DLRUN_SOCKET" : "DLRUN_TOKEN") +
+                           " is not set): start it with `dlrun run`");
   }
-  DLRUN_ASSIGN(auto agent, dlrun::task::client_options(socket, token, dlrun::task::PeerKind::kUser));
+  DLRUN_ASSIGN(auto agent,
+               dlrun::task::client_options(socket, token, dlrun::task::PeerKind::kUser));
   if (options.timeout_ms > 0) agent.connect_timeout = wait_of(options.timeout_ms);
   return agent;
 }
@@ -144,7 +153,8 @@ Result<std::size_t> elements(std::uint64_t rows, std::uint32_t dim) {
 
 constexpr std::size_t kSessionInfoV1 = offsetof(dlrun_session_info, inputs) + sizeof(std::uint32_t);
 constexpr std::size_t kInputInfoV1 = offsetof(dlrun_input_info, batch_rows) + sizeof(std::uint32_t);
-constexpr std::size_t kTableOptionsV1 = offsetof(dlrun_table_options, staleness) + sizeof(std::uint32_t);
+constexpr std::size_t kTableOptionsV1 =
+    offsetof(dlrun_table_options, staleness) + sizeof(std::uint32_t);
 constexpr std::size_t kBatchV1 = offsetof(dlrun_batch, dense) + sizeof(const float*);
 
 }  // namespace
@@ -157,7 +167,8 @@ const char* dlrun_last_error(void) { return last_error.c_str(); }
 const char* dlrun_errc_name(int errc) {
   if (errc == DLRUN_OK) return "kOk";
   if (errc < 0 || errc > DLRUN_INTERNAL) return "kUnknown";
-  return dlrun::errc_name(static_cast<Errc>(errc)).data();  // names are literals, so they end in NUL
+  return dlrun::errc_name(static_cast<Errc>(errc))
+      .data();  // names are literals, so they end in NUL
 }
 
 // ---- session ----
@@ -186,7 +197,8 @@ void dlrun_session_close(dlrun_session* session) {
 
 int dlrun_session_get_info(dlrun_session* session, dlrun_session_info* info) {
   return guarded([&]() -> Status {
-    if (session == nullptr || info == nullptr) return null_argument(session == nullptr ? "session" : "info");
+    if (session == nullptr || info == nullptr)
+      return null_argument(session == nullptr ? "session" : "info");
     const auto& welcome = session->session->welcome();
     dlrun_session_info facts{};
     facts.job = welcome.task.job.value;
@@ -205,10 +217,12 @@ int dlrun_session_get_info(dlrun_session* session, dlrun_session_info* info) {
 
 int dlrun_session_get_input(dlrun_session* session, uint32_t index, dlrun_input_info* info) {
   return guarded([&]() -> Status {
-    if (session == nullptr || info == nullptr) return null_argument(session == nullptr ? "session" : "info");
+    if (session == nullptr || info == nullptr)
+      return null_argument(session == nullptr ? "session" : "info");
     const auto& inputs = session->session->welcome().inputs;
     if (index >= inputs.size()) {
-      return dlrun::fail(Errc::kNotFound, "the job has " + std::to_string(inputs.size()) + " inputs, no input " + std::to_string(index));
+      return dlrun::fail(Errc::kNotFound, "the job has " + std::to_string(inputs.size()) +
+                                              " inputs, no input " + std::to_string(index));
     }
     dlrun_input_info facts{};
     facts.name = inputs[index].name.c_str();
@@ -227,14 +241,16 @@ int dlrun_progress(dlrun_session* session, double fraction, const char* text) {
 
 int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms) {
   return guarded([&]() -> Status {
-    if (session == nullptr || name == nullptr) return null_argument(session == nullptr ? "session" : "name");
+    if (session == nullptr || name == nullptr)
+      return null_argument(session == nullptr ? "session" : "name");
     return session->session->barrier(name, wait_of(timeout_ms));
   });
 }
 
 int dlrun_stop_requested(dlrun_session* session, int* stop) {
   return guarded([&]() -> Status {
-    if (session == nullptr || stop == nullptr) return null_argument(session == nullptr ? "session" : "stop");
+    if (session == nullptr || stop == nullptr)
+      return null_argument(session == nullptr ? "session" : "stop");
     DLRUN_TRY(session->session->check_process());
     *stop = session->session->agent().stop_requested() ? 1 : 0;
     return {};
@@ -272,7 +288,8 @@ void dlrun_table_options_init(dlrun_table_options* options, size_t struct_size) 
   std::memcpy(options, &defaults, std::min(struct_size, sizeof(defaults)));
 }
 
-int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options, dlrun_table** out) {
+int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options,
+                     dlrun_table** out) {
   return guarded([&]() -> Status {
     if (session == nullptr || options == nullptr || out == nullptr) {
       return null_argument(session == nullptr ? "session" : options == nullptr ? "options" : "out");
@@ -294,21 +311,25 @@ void dlrun_table_close(dlrun_table* table) {
   });
 }
 
-int dlrun_table_pull(dlrun_table* table, const uint64_t* keys, size_t n, float* values, int64_t timeout_ms) {
+int dlrun_table_pull(dlrun_table* table, const uint64_t* keys, size_t n, float* values,
+                     int64_t timeout_ms) {
   return guarded([&]() -> Status {
     if (table == nullptr) return null_argument("table");
     if (n == 0) return {};
-    if (keys == nullptr || values == nullptr) return null_argument(keys == nullptr ? "keys" : "values");
+    if (keys == nullptr || values == nullptr)
+      return null_argument(keys == nullptr ? "keys" : "values");
     DLRUN_ASSIGN(const auto count, elements(n, table->table->schema().dim));
     return table->table->pull({keys, n}, {values, count}, wait_of(timeout_ms));
   });
 }
 
-int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t n, const float* grads, int64_t timeout_ms) {
+int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t n, const float* grads,
+                     int64_t timeout_ms) {
   return guarded([&]() -> Status {
     if (table == nullptr) return null_argument("table");
     if (n == 0) return {};
-    if (keys == nullptr || grads == nullptr) return null_argument(keys == nullptr ? "keys" : "grads");
+    if (keys == nullptr || grads == nullptr)
+      return null_argument(keys == nullptr ? "keys" : "grads");
     DLRUN_ASSIGN(const auto count, elements(n, table->table->schema().dim));
     return table->table->push({keys, n}, {grads, count}, wait_of(timeout_ms));
   });
@@ -316,16 +337,20 @@ int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t n, const f
 
 int dlrun_table_pull_dense(dlrun_table* table, float* values, int64_t timeout_ms) {
   return guarded([&]() -> Status {
-    if (table == nullptr || values == nullptr) return null_argument(table == nullptr ? "table" : "values");
-    DLRUN_ASSIGN(const auto count, elements(table->table->schema().rows, table->table->schema().dim));
+    if (table == nullptr || values == nullptr)
+      return null_argument(table == nullptr ? "table" : "values");
+    DLRUN_ASSIGN(const auto count,
+                 elements(table->table->schema().rows, table->table->schema().dim));
     return table->table->pull_dense({values, count}, wait_of(timeout_ms));
   });
 }
 
 int dlrun_table_push_dense(dlrun_table* table, const float* grads, int64_t timeout_ms) {
   return guarded([&]() -> Status {
-    if (table == nullptr || grads == nullptr) return null_argument(table == nullptr ? "table" : "grads");
-    DLRUN_ASSIGN(const auto count, elements(table->table->schema().rows, table->table->schema().dim));
+    if (table == nullptr || grads == nullptr)
+      return null_argument(table == nullptr ? "table" : "grads");
+    DLRUN_ASSIGN(const auto count,
+                 elements(table->table->schema().rows, table->table->schema().dim));
     return table->table->push_dense({grads, count}, wait_of(timeout_ms));
   });
 }
@@ -339,14 +364,16 @@ int dlrun_table_clock(dlrun_table* table, int64_t timeout_ms) {
 
 int dlrun_table_export(dlrun_table* table, const char* path, int64_t timeout_ms) {
   return guarded([&]() -> Status {
-    if (table == nullptr || path == nullptr) return null_argument(table == nullptr ? "table" : "path");
+    if (table == nullptr || path == nullptr)
+      return null_argument(table == nullptr ? "table" : "path");
     return table->table->export_npy(path, wait_of(timeout_ms));
   });
 }
 
 // ---- inputs ----
 
-int dlrun_input_open(dlrun_session* session, const char* name, int64_t timeout_ms, dlrun_input** out) {
+int dlrun_input_open(dlrun_session* session, const char* name, int64_t timeout_ms,
+                     dlrun_input** out) {
   return guarded([&]() -> Status {
     if (session == nullptr || name == nullptr || out == nullptr) {
       return null_argument(session == nullptr ? "session" : name == nullptr ? "name" : "out");
@@ -367,7 +394,8 @@ void dlrun_input_close(dlrun_input* input) {
 
 int dlrun_input_held_max(dlrun_input* input, uint32_t* batches) {
   return guarded([&]() -> Status {
-    if (input == nullptr || batches == nullptr) return null_argument(input == nullptr ? "input" : "batches");
+    if (input == nullptr || batches == nullptr)
+      return null_argument(input == nullptr ? "input" : "batches");
     *batches = input->input->held_max();
     return {};
   });
@@ -375,7 +403,8 @@ int dlrun_input_held_max(dlrun_input* input, uint32_t* batches) {
 
 int dlrun_input_next(dlrun_input* input, dlrun_batch* batch, int64_t timeout_ms) {
   return guarded([&]() -> Status {
-    if (input == nullptr || batch == nullptr) return null_argument(input == nullptr ? "input" : "batch");
+    if (input == nullptr || batch == nullptr)
+      return null_argument(input == nullptr ? "input" : "batch");
     if (batch->struct_size < kBatchV1) return write_struct(dlrun_batch{}, batch, kBatchV1);
     DLRUN_ASSIGN(const auto view, input->input->next(wait_of(timeout_ms)));
     dlrun_batch facts{};
@@ -405,7 +434,8 @@ int dlrun_input_next(dlrun_input* input, dlrun_batch* batch, int64_t timeout_ms)
 int dlrun_input_release(dlrun_input* input, uint64_t lease) {
   return guarded([&]() -> Status {
     if (input == nullptr) return null_argument("input");
-    if (lease == 0) return dlrun::fail(Errc::kInvalidArgument, "a mark is not released: lease is 0");
+    if (lease == 0)
+      return dlrun::fail(Errc::kInvalidArgument, "a mark is not released: lease is 0");
     return input->input->release(lease - 1);
   });
 }

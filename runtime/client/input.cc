@@ -15,11 +15,14 @@ std::string names_of(const std::vector<io::InputSpec>& inputs) {
 
 }  // namespace
 
-Result<std::unique_ptr<Input>> Input::open(std::shared_ptr<Session> session, const std::string& name, Duration timeout) {
+Result<std::unique_ptr<Input>> Input::open(std::shared_ptr<Session> session,
+                                           const std::string& name, Duration timeout) {
   DLRUN_TRY(session->check_process());
   const auto& inputs = session->welcome().inputs;
-  if (std::none_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.name == name; })) {
-    return fail(Errc::kNotFound, "the job has no input \"" + name + "\"; its inputs: " + names_of(inputs));
+  if (std::none_of(inputs.begin(), inputs.end(),
+                   [&](const auto& input) { return input.name == name; })) {
+    return fail(Errc::kNotFound,
+                "the job has no input \"" + name + "\"; its inputs: " + names_of(inputs));
   }
   std::unique_ptr<Input> input(new Input(std::move(session), name));
   const SystemClock clock;
@@ -28,8 +31,9 @@ Result<std::unique_ptr<Input>> Input::open(std::shared_ptr<Session> session, con
   while (true) {
     const Duration left = std::max(deadline - clock.now(), Duration(std::chrono::milliseconds(1)));
     DLRUN_ASSIGN(const auto at, input->session_->agent().open_input(name, left));
-    auto reader = io::PipeReader::attach(at.feeder_socket, at.consumer_token,
-                                         std::max(deadline - clock.now(), Duration(std::chrono::milliseconds(1))));
+    auto reader = io::PipeReader::attach(
+        at.feeder_socket, at.consumer_token,
+        std::max(deadline - clock.now(), Duration(std::chrono::milliseconds(1))));
     if (reader) {
       input->reader_ = std::move(*reader);
       return input;
@@ -48,7 +52,8 @@ Result<io::BatchView> Input::next(Duration timeout) {
   auto view = reader_->next(timeout);
   if (!view) {
     // these two are conditions of the caller, not of the data
-    if (view.error().code == Errc::kDeadlineExceeded || view.error().code == Errc::kEndOfData) return view;
+    if (view.error().code == Errc::kDeadlineExceeded || view.error().code == Errc::kEndOfData)
+      return view;
     return fail_as("input \"" + name_ + "\"", view);
   }
   if (!view->pass_ended) {
@@ -62,7 +67,8 @@ Status Input::release(std::uint64_t sequence) {
   DLRUN_TRY(session_->check_process());
   std::scoped_lock lock(held_mutex_);
   const auto at = held_.find(sequence);
-  if (at == held_.end()) return fail(Errc::kInvalidArgument, "this batch is not held, or was released before");
+  if (at == held_.end())
+    return fail(Errc::kInvalidArgument, "this batch is not held, or was released before");
   reader_->release(at->second);
   held_.erase(at);
   return {};

@@ -1,6 +1,6 @@
 #pragma once
-/// runtime/client/input.h: one input of the job: asks the agent where the feeder is, attaches to its pipe.
-/// Threads: next() calls run one after the other; release() from any thread at any time.
+/// runtime/client/input.h: one input of the job: asks the agent where the feeder is, attaches to
+/// its pipe. Threads: next() calls run one after the other; release() from any thread at any time.
 
 #include <memory>
 #include <mutex>
@@ -14,8 +14,10 @@ namespace dlrun::client {
 
 class Input {
  public:
-  /// kNotFound names the inputs there are. Retries while the feeder is not up yet, within `timeout`.
-  static Result<std::unique_ptr<Input>> open(std::shared_ptr<Session> session, const std::string& name, Duration timeout);
+  /// kNotFound names the inputs there are. Retries while the feeder is not up yet, within
+  /// `timeout`.
+  static Result<std::unique_ptr<Input>> open(std::shared_ptr<Session> session,
+                                             const std::string& name, Duration timeout);
 
   const std::string& name() const { return name_; }
   std::uint32_t held_max() const { return reader_->slots(); }
@@ -25,7 +27,8 @@ class Input {
   Status release(std::uint64_t sequence);
 
  private:
-  Input(std::shared_ptr<Session> session, std::string name) : session_(std::move(session)), name_(std::move(name)) {}
+  Input(std::shared_ptr<Session> session, std::string name)
+      : session_(std::move(session)), name_(std::move(name)) {}
 
   std::shared_ptr<Session> session_;
   std::string name_;

@@ -16,7 +16,8 @@ Result<std::shared_ptr<Session>> Session::open(task::ClientOptions agent) {
 
 Session::~Session() {
   if (::getpid() != pid_) {
-    // The sockets and threads of the clients are the parent's: touching them here could hang. Leak them in the child.
+    // The sockets and threads of the clients are the parent's: touching them here could hang. Leak
+    // them in the child.
     static_cast<void>(worker_.release());
     static_cast<void>(observer_.release());
     return;
@@ -26,13 +27,16 @@ Session::~Session() {
 
 Status Session::check_process() const {
   if (::getpid() == pid_) return {};
-  return fail(Errc::kFailedPrecondition, "this process is a fork of the one that opened the dlrun session: open one of its own");
+  return fail(
+      Errc::kFailedPrecondition,
+      "this process is a fork of the one that opened the dlrun session: open one of its own");
 }
 
 Status Session::progress(double fraction, std::string text) {
   DLRUN_TRY(check_process());
   if (!(fraction >= 0 && fraction <= 1)) {
-    return fail(Errc::kInvalidArgument, "progress must be in [0, 1], not " + std::to_string(fraction));
+    return fail(Errc::kInvalidArgument,
+                "progress must be in [0, 1], not " + std::to_string(fraction));
   }
   return agent_->send(task::ReportProgress{fraction, std::move(text)});
 }
@@ -47,7 +51,8 @@ Result<std::unique_ptr<ps::Client>> Session::connect(ps::WorkerId worker) {
   const task::Welcome now = agent_->welcome();
   if (now.ps.shards.empty()) {
     return fail(Errc::kFailedPrecondition,
-                "job " + to_string(welcome_.task.job) + " has no parameter shards: start it with --ps 1 or more");
+                "job " + to_string(welcome_.task.job) +
+                    " has no parameter shards: start it with --ps 1 or more");
   }
   ps::ClientOptions options;
   options.worker = worker;
@@ -57,7 +62,9 @@ Result<std::unique_ptr<ps::Client>> Session::connect(ps::WorkerId worker) {
 
 Result<ps::Client*> Session::worker() {
   DLRUN_TRY(check_process());
-  if (left_) return fail(Errc::kFailedPrecondition, "this worker has left the tables: it can pull, but not push or clock");
+  if (left_)
+    return fail(Errc::kFailedPrecondition,
+                "this worker has left the tables: it can pull, but not push or clock");
   std::scoped_lock lock(mutex_);
   if (!worker_) {
     DLRUN_ASSIGN(worker_, connect(ps::worker_id(welcome_.task)));

@@ -4,11 +4,13 @@ namespace dlrun::client {
 namespace {
 Status check_size(const char* what, std::size_t got, std::size_t want) {
   if (got == want) return {};
-  return fail(Errc::kInvalidArgument, std::string(what) + " has " + std::to_string(got) + " elements instead of " + std::to_string(want));
+  return fail(Errc::kInvalidArgument, std::string(what) + " has " + std::to_string(got) +
+                                          " elements instead of " + std::to_string(want));
 }
 }  // namespace
 
-Result<std::unique_ptr<Table>> Table::open(std::shared_ptr<Session> session, ps::TableSchema schema, Duration timeout) {
+Result<std::unique_ptr<Table>> Table::open(std::shared_ptr<Session> session, ps::TableSchema schema,
+                                           Duration timeout) {
   DLRUN_TRY(ps::validate(schema));
   std::unique_ptr<Table> table(new Table(std::move(session), std::move(schema)));
   if (table->session_->left()) {
@@ -42,7 +44,8 @@ Status Table::pull(std::span<const std::uint64_t> keys, std::span<float> out, Du
   return use.client->pull(*use.table, keys, out, timeout);
 }
 
-Status Table::push(std::span<const std::uint64_t> keys, std::span<const float> grads, Duration timeout) {
+Status Table::push(std::span<const std::uint64_t> keys, std::span<const float> grads,
+                   Duration timeout) {
   DLRUN_TRY(check_size("the array of gradients", grads.size(), keys.size() * schema_.dim));
   std::scoped_lock lock(mutex_);
   DLRUN_ASSIGN(const auto use, to_write());
@@ -72,11 +75,13 @@ Status Table::clock(Duration timeout) {
 Status Table::export_npy(const std::string& path, Duration timeout) {
   constexpr std::string_view kSuffix = ".npy";
   if (path.size() <= kSuffix.size() || !path.ends_with(kSuffix)) {
-    return fail(Errc::kInvalidArgument, "the path of an export must end in .npy, not \"" + path + "\"");
+    return fail(Errc::kInvalidArgument,
+                "the path of an export must end in .npy, not \"" + path + "\"");
   }
   std::scoped_lock lock(mutex_);
   DLRUN_ASSIGN(const auto use, to_read(timeout));
-  return use.client->export_table(*use.table, path.substr(0, path.size() - kSuffix.size()), timeout);
+  return use.client->export_table(*use.table, path.substr(0, path.size() - kSuffix.size()),
+                                  timeout);
 }
 
 }  // namespace dlrun::client

@@ -1,6 +1,8 @@
 #pragma once
-/// runtime/client/table.h: one table, through the client that counts as this worker; reads go on after Session::leave().
-/// Shapes, clocks and errors: ps/client/client.h. Threads: any; calls on one table run one after the other.
+/// runtime/client/table.h: one table, through the client that counts as this worker; reads go on
+/// after Session::leave().
+/// Shapes, clocks and errors: ps/client/client.h.
+/// Threads: any; calls on one table run one after the other.
 
 #include <memory>
 #include <mutex>
@@ -14,7 +16,8 @@ namespace dlrun::client {
 
 class Table {
  public:
-  static Result<std::unique_ptr<Table>> open(std::shared_ptr<Session> session, ps::TableSchema schema, Duration timeout);
+  static Result<std::unique_ptr<Table>> open(std::shared_ptr<Session> session,
+                                             ps::TableSchema schema, Duration timeout);
 
   const ps::TableSchema& schema() const { return schema_; }
   Status pull(std::span<const std::uint64_t> keys, std::span<float> out, Duration timeout);
@@ -26,7 +29,8 @@ class Table {
   Status export_npy(const std::string& path, Duration timeout);
 
  private:
-  Table(std::shared_ptr<Session> session, ps::TableSchema schema) : session_(std::move(session)), schema_(std::move(schema)) {}
+  Table(std::shared_ptr<Session> session, ps::TableSchema schema)
+      : session_(std::move(session)), schema_(std::move(schema)) {}
   struct Use {
     ps::Client* client;
     const ps::Table* table;

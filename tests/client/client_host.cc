@@ -1,7 +1,7 @@
-/// client_host: the native processes of LocalCluster, and `client_host run`: a job on this machine without daemons.
+/// client_host: the native processes of LocalCluster, and a job on this machine without daemons.
 ///   client_host shard-host | feeder
-///   client_host run [-n WORKERS] [--ps SHARDS] [--input NAME=PATH] [--format F] [--batch-rows N] [--passes N]
-///                   [--split-bytes N] [--env NAME=VALUE] [--timeout-s N] -- PROGRAM ARGS...
+///   client_host run [-n WORKERS] [--ps SHARDS] [--input NAME=PATH] [--format F] [--batch-rows N]
+///       [--passes N] [--split-bytes N] [--env NAME=VALUE] [--timeout-s N] -- PROGRAM ARGS...
 /// --format, --batch-rows, --passes and --split-bytes hold for the inputs after them.
 
 #include <unistd.h>
@@ -31,16 +31,24 @@ int run(int argc, char** argv) {
   for (; at + 1 < argc && std::strcmp(argv[at], "--") != 0; at += 2) {
     const std::string name = argv[at], value = argv[at + 1];
     const auto equals = value.find('=');
-    if (name == "-n") job.workers = static_cast<std::uint32_t>(std::atoi(value.c_str()));
-    else if (name == "--ps") job.shards = static_cast<std::uint32_t>(std::atoi(value.c_str()));
-    else if (name == "--batch-rows") form.batch_rows = static_cast<std::uint32_t>(std::atoi(value.c_str()));
-    else if (name == "--passes") form.passes = static_cast<std::uint32_t>(std::atoi(value.c_str()));
-    else if (name == "--split-bytes") form.split_bytes = static_cast<std::uint64_t>(std::atoll(value.c_str()));
-    else if (name == "--timeout-s") timeout_s = std::atol(value.c_str());
-    else if (name == "--env") env.emplace_back(value.substr(0, equals), value.substr(equals + 1));
+    if (name == "-n")
+      job.workers = static_cast<std::uint32_t>(std::atoi(value.c_str()));
+    else if (name == "--ps")
+      job.shards = static_cast<std::uint32_t>(std::atoi(value.c_str()));
+    else if (name == "--batch-rows")
+      form.batch_rows = static_cast<std::uint32_t>(std::atoi(value.c_str()));
+    else if (name == "--passes")
+      form.passes = static_cast<std::uint32_t>(std::atoi(value.c_str()));
+    else if (name == "--split-bytes")
+      form.split_bytes = static_cast<std::uint64_t>(std::atoll(value.c_str()));
+    else if (name == "--timeout-s")
+      timeout_s = std::atol(value.c_str());
+    else if (name == "--env")
+      env.emplace_back(value.substr(0, equals), value.substr(equals + 1));
     else if (name == "--format") {
-      form.format = value == "libffm" ? dlrun::io::Format::kLibffm
-                    : value == "libsvm" ? dlrun::io::Format::kLibsvm : dlrun::io::Format::kCsv;
+      form.format = value == "libffm"   ? dlrun::io::Format::kLibffm
+                    : value == "libsvm" ? dlrun::io::Format::kLibsvm
+                                        : dlrun::io::Format::kCsv;
       form.delimiter = value == "tsv" ? '\t' : ',';
     } else if (name == "--input") {
       form.name = value.substr(0, equals);

@@ -25,12 +25,14 @@ using Env = std::vector<std::pair<std::string, std::string>>;
 const Epoch kEpoch{1, 1};
 constexpr auto kPoll = std::chrono::milliseconds(5);
 
-Result<pid_t> spawn_process(const std::vector<std::string>& argv, const Env& env, const std::string& stdout_to,
-                            const std::string& cwd) {
+Result<pid_t> spawn_process(const std::vector<std::string>& argv, const Env& env,
+                            const std::string& stdout_to, const std::string& cwd) {
   std::vector<std::string> lines;
   for (char** line = environ; *line != nullptr; ++line) {
     const std::string text = *line;
-    const bool replaced = std::any_of(env.begin(), env.end(), [&](const auto& entry) { return text.rfind(entry.first + "=", 0) == 0; });
+    const bool replaced = std::any_of(env.begin(), env.end(), [&](const auto& entry) {
+      return text.rfind(entry.first + "=", 0) == 0;
+    });
     if (!replaced) lines.push_back(text);
   }
   for (const auto& [name, value] : env) lines.push_back(name + "=" + value);
@@ -43,7 +45,8 @@ Result<pid_t> spawn_process(const std::vector<std::string>& argv, const Env& env
   posix_spawn_file_actions_init(&actions);
   if (!cwd.empty()) posix_spawn_file_actions_addchdir_np(&actions, cwd.c_str());
   if (!stdout_to.empty()) {
-    posix_spawn_file_actions_addopen(&actions, 1, stdout_to.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    posix_spawn_file_actions_addopen(&actions, 1, stdout_to.c_str(), O_WRONLY | O_CREAT | O_APPEND,
+                                     0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
   }
   pid_t pid = -1;
@@ -71,9 +74,12 @@ void end_process(pid_t pid) {
 
 }  // namespace
 
-LocalCluster::LocalCluster(LocalJob job) : job_(std::move(job)), ledger_(std::make_unique<io::LedgerCore>(job_.inputs)) {}
+LocalCluster::LocalCluster(LocalJob job)
+    : job_(std::move(job)), ledger_(std::make_unique<io::LedgerCore>(job_.inputs)) {}
 
-TaskId LocalCluster::worker_id(std::uint32_t rank) const { return {JobId{1}, "worker", rank, Generation{1}}; }
+TaskId LocalCluster::worker_id(std::uint32_t rank) const {
+  return {JobId{1}, "worker", rank, Generation{1}};
+}
 
 cluster::Token LocalCluster::token_of(const TaskId& task) const {
   SplitMix64 rng(std::hash<TaskId>{}(task) ^ static_cast<std::uint64_t>(::getpid()));
@@ -105,20 +111,27 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(LocalJob job) {
   task::ServerOptions options;
   options.socket_dir = self->folder_ + "/s";
   task::ServerCallbacks callbacks;
-  callbacks.on_message = [me = self.get()](const TaskId& task, task::PeerKind kind, task::ToServer message) {
+  callbacks.on_message = [me = self.get()](const TaskId& task, task::PeerKind kind,
+                                           task::ToServer message) {
     me->on_message(task, kind, std::move(message));
   };
-  callbacks.on_gone = [me = self.get()](const TaskId& task, task::PeerKind kind, std::size_t left) { me->on_gone(task, kind, left); };
-  callbacks.on_log = [](const std::string& line) { std::fprintf(stderr, "task server: %s\n", line.c_str()); };
+  callbacks.on_gone = [me = self.get()](const TaskId& task, task::PeerKind kind, std::size_t left) {
+    me->on_gone(task, kind, left);
+  };
+  callbacks.on_log = [](const std::string& line) {
+    std::fprintf(stderr, "task server: %s\n", line.c_str());
+  };
   DLRUN_ASSIGN(self->server_, task::TaskServer::start(options, std::move(callbacks)));
 
   for (std::uint32_t shard = 0; shard < self->job_.shards; ++shard) {
     DLRUN_TRY(self->start_native({JobId{1}, "ps", shard, Generation{1}}, "shard-host"));
   }
-  if (!self->job_.inputs.empty()) DLRUN_TRY(self->start_native({JobId{1}, "feeder", 0, Generation{1}}, "feeder"));
+  if (!self->job_.inputs.empty())
+    DLRUN_TRY(self->start_native({JobId{1}, "feeder", 0, Generation{1}}, "feeder"));
   std::unique_lock lock(self->mutex_);
   const bool ready = self->changed_.wait_for(lock, std::chrono::seconds(60), [&] {
-    return self->shards_.size() == self->job_.shards && (self->job_.inputs.empty() || !self->feeder_socket_.empty());
+    return self->shards_.size() == self->job_.shards &&
+           (self->job_.inputs.empty() || !self->feeder_socket_.empty());
   });
   if (!ready) return fail(Errc::kDeadlineExceeded, "shard hosts or feeder did not become ready");
   lock.unlock();
@@ -134,7 +147,9 @@ Status LocalCluster::start_native(const TaskId& task, const std::string& command
   const std::string cwd = folder_ + "/" + task.role + std::to_string(task.rank);
   std::filesystem::create_directories(cwd);
   DLRUN_ASSIGN(const auto pid, spawn_process({job_.host_program, command},
-                                             {{"DLRUN_SOCKET", socket}, {"DLRUN_TOKEN", task::to_hex(token_of(task))}}, {}, cwd));
+                                             {{"DLRUN_SOCKET", socket},
+                                              {"DLRUN_TOKEN", task::to_hex(token_of(task))}},
+                                             {}, cwd));
   natives_.push_back(pid);
   return {};
 }
@@ -144,8 +159,8 @@ std::pair<std::string, std::string> LocalCluster::door(std::uint32_t rank) const
   return {server_->socket_path(worker), task::to_hex(token_of(worker))};
 }
 
-Result<pid_t> LocalCluster::spawn(std::uint32_t rank, const std::vector<std::string>& argv, const Env& env,
-                                  const std::string& stdout_to) {
+Result<pid_t> LocalCluster::spawn(std::uint32_t rank, const std::vector<std::string>& argv,
+                                  const Env& env, const std::string& stdout_to) {
   const auto [socket, token] = door(rank);
   Env all = env;
   all.emplace_back("DLRUN_SOCKET", socket);
@@ -189,7 +204,8 @@ Result<std::vector<int>> LocalCluster::wait(Duration timeout) {
 }
 
 void LocalCluster::stop_workers() {
-  for (std::uint32_t rank = 0; rank < job_.workers; ++rank) static_cast<void>(server_->send(worker_id(rank), task::StopNow{}));
+  for (std::uint32_t rank = 0; rank < job_.workers; ++rank)
+    static_cast<void>(server_->send(worker_id(rank), task::StopNow{}));
 }
 
 LocalCluster::Progress LocalCluster::progress(std::uint32_t rank) const {
@@ -205,10 +221,12 @@ void LocalCluster::worker_left(const TaskId& worker) {
     ledger_->drop_consumer(worker);
   }
   for (std::uint32_t shard = 0; shard < job_.shards; ++shard) {
-    static_cast<void>(server_->send({JobId{1}, "ps", shard, Generation{1}}, task::WorkerLeft{worker}));
+    static_cast<void>(
+        server_->send({JobId{1}, "ps", shard, Generation{1}}, task::WorkerLeft{worker}));
   }
   if (!job_.inputs.empty()) {
-    static_cast<void>(server_->send({JobId{1}, "feeder", 0, Generation{1}}, task::DropConsumer{worker}));
+    static_cast<void>(
+        server_->send({JobId{1}, "feeder", 0, Generation{1}}, task::DropConsumer{worker}));
   }
 }
 
@@ -229,7 +247,9 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
   if (auto* ready = std::get_if<task::Ready>(&message)) {
     std::scoped_lock lock(mutex_);
     if (from.role == "feeder") feeder_socket_ = ready->info.ps_ipc;
-    if (from.role == "ps") shards_[from.rank] = {ShardId{from.rank}, ready->info.ps_tcp, ready->info.ps_ipc, NodeId{"local"}};
+    if (from.role == "ps")
+      shards_[from.rank] = {ShardId{from.rank}, ready->info.ps_tcp, ready->info.ps_ipc,
+                            NodeId{"local"}};
     changed_.notify_all();
   } else if (auto* progress = std::get_if<task::ReportProgress>(&message)) {
     std::scoped_lock lock(mutex_);
@@ -250,15 +270,18 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
   } else if (auto* open = std::get_if<task::OpenInput>(&message)) {
     task::InputAt at;
     at.request = open->request;
-    const auto input = std::find_if(job_.inputs.begin(), job_.inputs.end(), [&](const auto& one) { return one.name == open->input; });
+    const auto input = std::find_if(job_.inputs.begin(), job_.inputs.end(),
+                                    [&](const auto& one) { return one.name == open->input; });
     if (input == job_.inputs.end()) {
       at.error = Errc::kNotFound;
       at.error_context = "no input " + open->input;
     } else {
       std::scoped_lock lock(mutex_);
       at.feeder_socket = feeder_socket_;
-      at.consumer_token = token_of({JobId{1}, "consumer", static_cast<std::uint32_t>(++tokens_given_), Generation{1}});
-      static_cast<void>(server_->send(feeder, task::AdmitConsumer{at.consumer_token, from, kEpoch, *input}));
+      at.consumer_token = token_of(
+          {JobId{1}, "consumer", static_cast<std::uint32_t>(++tokens_given_), Generation{1}});
+      static_cast<void>(
+          server_->send(feeder, task::AdmitConsumer{at.consumer_token, from, kEpoch, *input}));
     }
     static_cast<void>(server_->send(from, at));
   } else if (auto* files = std::get_if<task::FeederFiles>(&message)) {
@@ -268,7 +291,8 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
     std::scoped_lock lock(mutex_);
     if (lease->resync) ledger_->resync(lease->input, lease->consumer, lease->held);
     auto answer = ledger_->lease(lease->input, lease->consumer, lease->splits_max);
-    reply(lease->request, answer ? Status{} : Status{tl::unexpected(answer.error())}, answer ? *answer : io::LeaseAnswer{});
+    reply(lease->request, answer ? Status{} : Status{tl::unexpected(answer.error())},
+          answer ? *answer : io::LeaseAnswer{});
   } else if (auto* done = std::get_if<task::FeederDone>(&message)) {
     std::scoped_lock lock(mutex_);
     static_cast<void>(ledger_->done(done->input, done->consumer, done->split_id, done->pass));

@@ -1,9 +1,10 @@
 #pragma once
-/// tests/client/local_cluster.h: a job without a control plane: plays agent and job actor for one gang of workers, real shard
-/// hosts and a real feeder, on loopback. What a worker meets (socket, Welcome, barrier, leases, input, shards) is the real
-/// code; who is told what, and when, is decided here in the simplest way.
-/// Threads: methods from one thread; callbacks of the TaskServer on its own; state under one mutex.
-/// Leaves nothing: every process is ended by pid and reaped in the destructor, the folder is removed.
+/// tests/client/local_cluster.h: a job without a control plane: plays agent and job actor for one
+/// gang of workers, real shard hosts and a real feeder, on loopback. What a worker meets (socket,
+/// Welcome, barrier, leases, input, shards) is the real code; who is told what, and when, is
+/// decided here in the simplest way. Threads: methods from one thread; callbacks of the TaskServer
+/// on its own; state under one mutex. Leaves nothing: every process is ended by pid and reaped in
+/// the destructor, the folder is removed.
 
 #include <sys/types.h>
 
@@ -45,8 +46,10 @@ class LocalCluster {
   std::pair<std::string, std::string> door(std::uint32_t rank) const;
   /// Runs `argv` as worker `rank`, with `env` over the caller's environment.
   Result<pid_t> spawn(std::uint32_t rank, const std::vector<std::string>& argv,
-                      const std::vector<std::pair<std::string, std::string>>& env = {}, const std::string& stdout_to = {});
-  /// Waits for all workers; a failure stops the rest (TERM, then KILL). kDeadlineExceeded kills all of them.
+                      const std::vector<std::pair<std::string, std::string>>& env = {},
+                      const std::string& stdout_to = {});
+  /// Waits for all workers; a failure stops the rest (TERM, then KILL). kDeadlineExceeded kills all
+  /// of them.
   Result<std::vector<int>> wait(Duration timeout);
   /// To every worker: end in good order.
   void stop_workers();

@@ -4,8 +4,12 @@
 
 namespace dlrun::loop {
 
-Batch::Batch(std::string input, io::BatchView view, std::function<void(const io::BatchView&)> released)
-    : input_(std::move(input)), view_(view), released_(std::move(released)), keys_(view.ids.begin(), view.ids.end()) {
+Batch::Batch(std::string input, io::BatchView view,
+             std::function<void(const io::BatchView&)> released)
+    : input_(std::move(input)),
+      view_(view),
+      released_(std::move(released)),
+      keys_(view.ids.begin(), view.ids.end()) {
   std::sort(keys_.begin(), keys_.end());
   keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
   index_.reserve(view.ids.size());

@@ -1,8 +1,10 @@
 #pragma once
-/// runtime/client/actor/batch.h: one batch of the pipe with an owner: the slot goes back when the last reference dies.
-/// Shapes: labels [rows]; CSR: row r is entries offsets[r] .. offsets[r + 1] of values and index; keys [n] are the distinct
-///         ids of the batch, rising; index [nnz] u32 says which key an entry has, so that one pull serves the batch.
-///         Dense: values [rows, cols].
+/// runtime/client/actor/batch.h: one batch of the pipe with an owner: the slot goes back when the
+/// last reference dies.
+/// Shapes: labels [rows]. CSR: row r is the entries offsets[r] .. offsets[r + 1] of values and
+/// index;
+///   keys [n] are the distinct ids of the batch, rising; index [nnz] u32 says which key an entry
+///   has, so that one pull serves the batch. Dense: values [rows, cols].
 /// Threads: read from any.
 
 #include <cstdint>
@@ -32,8 +34,12 @@ class Batch {
   std::span<const float> values() const { return view_.values; }
   std::span<const std::uint64_t> ids() const { return view_.ids; }
   std::span<const std::uint32_t> fields() const { return view_.fields; }
-  std::size_t begin_of(std::size_t row) const { return static_cast<std::size_t>(view_.offsets[row]); }
-  std::size_t end_of(std::size_t row) const { return static_cast<std::size_t>(view_.offsets[row + 1]); }
+  std::size_t begin_of(std::size_t row) const {
+    return static_cast<std::size_t>(view_.offsets[row]);
+  }
+  std::size_t end_of(std::size_t row) const {
+    return static_cast<std::size_t>(view_.offsets[row + 1]);
+  }
   std::span<const std::uint64_t> keys() const { return keys_; }
   std::span<const std::uint32_t> index() const { return index_; }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <future>
 #include <mutex>
+#include <optional>
 
 #include "runtime/client/input.h"
 #include "runtime/client/table.h"
@@ -17,20 +18,22 @@ namespace dlrun::loop {
 namespace {
 
 constexpr Duration kCallTimeout = std::chrono::minutes(10);
-constexpr Duration kReadSlice = std::chrono::milliseconds(200);  ///< how soon a waiting reader notices the end
+constexpr Duration kOpenTimeout = std::chrono::minutes(1);
+constexpr Duration kReadSlice =
+    std::chrono::milliseconds(200);  ///< how soon a waiting reader notices the end
 
 /// Something that may wait, for the detached actor that does such things one after the other.
 struct Command {
   std::function<Status()> run;
 };
-/// To a reader: one more batch may be out of the ring.
-struct Credit {};
+/// To a reader: a batch of its was let go; the first one starts it.
+struct Returned {};
 
 }  // namespace
 }  // namespace dlrun::loop
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dlrun::loop::Command)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dlrun::loop::Credit)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dlrun::loop::Returned)
 
 namespace dlrun::loop {
 
@@ -39,9 +42,9 @@ struct Job::Impl {
   caf::actor_system* system = nullptr;
   caf::actor loop;
   caf::actor commands;
-  std::vector<caf::actor> readers;                        // touched by the loop's handlers, and after the loop's end
-  std::vector<std::unique_ptr<client::Table>> tables;     // touched by `commands` only
-  std::uint32_t table_count = 0;                          // touched by the loop only
+  std::vector<caf::actor> readers;  // touched by the loop's handlers, and after the loop's end
+  std::vector<std::unique_ptr<client::Table>> tables;  // touched by `commands` only
+  std::uint32_t table_count = 0;                       // touched by the loop only
   std::atomic<bool> ended{false};
   std::promise<Result<int>> outcome;
   std::once_flag outcome_set;
@@ -67,53 +70,67 @@ caf::behavior command_actor(caf::event_based_actor*, std::shared_ptr<Job::Impl> 
 struct Reader {
   std::shared_ptr<Job::Impl> impl;
   std::string name;
-  std::uint32_t ahead;
+  std::uint32_t ahead = 1;
   std::shared_ptr<client::Input> input;
-  bool ended = false;
+  std::uint32_t out = 0;               ///< batches not let go yet
+  std::optional<std::uint32_t> ended;  ///< this pass is over; told once `out` is 0
+  bool over = false;                   ///< all of them are; told likewise
 };
 
-/// Sends what comes next to the loop: one batch, and the marks before it. False: there will be no more.
-Status read_one(caf::event_based_actor* self, Reader& reader) {
-  const auto me = caf::actor_cast<caf::actor_addr>(self);  // a batch that outlives the reader must not keep it alive
-  while (!reader.ended && !reader.impl->ended) {
+/// Sends batches until `ahead` are out. A mark waits until none is: what the loop does with the
+/// last batch before it comes first.
+Status pump(caf::event_based_actor* self, Reader& reader) {
+  // a batch that outlives the reader must not keep it alive
+  const auto me = caf::actor_cast<caf::actor_addr>(self);
+  while (reader.out < reader.ahead && !reader.impl->ended) {
+    if (reader.over || reader.ended) {
+      if (reader.out > 0) return {};
+      if (reader.over) {
+        caf::anon_send(reader.impl->loop, InputEnded{reader.name});
+        self->quit();
+        return {};
+      }
+      caf::anon_send(reader.impl->loop, PassEnded{reader.name, *reader.ended});
+      reader.ended.reset();
+    }
     auto view = reader.input->next(kReadSlice);
     if (!view && view.error().code == Errc::kDeadlineExceeded) continue;
-    if (!view && view.error().code == Errc::kEndOfData) {
-      reader.ended = true;
-      caf::anon_send(reader.impl->loop, InputEnded{reader.name});
-      return {};
-    }
+    reader.over = !view && view.error().code == Errc::kEndOfData;
+    if (reader.over) continue;
     DLRUN_TRY(view);
     if (view->pass_ended) {
-      caf::anon_send(reader.impl->loop, PassEnded{reader.name, view->pass});
+      reader.ended = view->pass;
       continue;
     }
     auto released = [input = reader.input, me](const io::BatchView& done) {
       static_cast<void>(input->release(done.sequence));
-      if (auto to = caf::actor_cast<caf::actor>(me)) caf::anon_send(to, Credit{});
+      if (auto to = caf::actor_cast<caf::actor>(me)) caf::anon_send(to, Returned{});
     };
-    caf::anon_send(reader.impl->loop, BatchReady{std::make_shared<const Batch>(reader.name, *view, std::move(released))});
-    return {};
+    ++reader.out;
+    caf::anon_send(reader.impl->loop, BatchReady{std::make_shared<const Batch>(
+                                          reader.name, *view, std::move(released))});
   }
   return {};
 }
 
-caf::behavior reader_actor(caf::event_based_actor* self, std::shared_ptr<Reader> reader) {
-  return {[self, reader](Credit) {
-    Status status;
-    if (!reader->input) {
-      auto input = client::Input::open(reader->impl->session, reader->name, kCallTimeout);
-      if (input) reader->input = std::move(*input);
-      if (!input) status = tl::unexpected(input.error());
-      const auto credits = std::min(reader->ahead, input ? reader->input->held_max() : 1u);
-      for (std::uint32_t i = 1; i < credits; ++i) caf::anon_send(caf::actor(self), Credit{});
-    }
-    if (status) status = read_one(self, *reader);
+Status open_input(Reader& reader) {
+  DLRUN_ASSIGN(reader.input, client::Input::open(reader.impl->session, reader.name, kOpenTimeout));
+  reader.ahead = std::min(reader.ahead, reader.input->held_max());
+  return {};
+}
+
+caf::behavior reader_actor(caf::event_based_actor* self, const std::shared_ptr<Reader>& reader) {
+  return {[self, reader](Returned) {
+    const bool first = !reader->input;
+    Status status = first ? open_input(*reader) : Status{};
+    if (!first) --reader->out;
+    if (status) status = pump(self, *reader);
     if (!status) reader->impl->end(tl::unexpected(status.error()));
   }};
 }
 
-caf::behavior loop_actor(caf::event_based_actor* self, const std::shared_ptr<Job::Impl>& impl, const Behaviour& behaviour) {
+caf::behavior loop_actor(caf::event_based_actor* self, const std::shared_ptr<Job::Impl>& impl,
+                         const Behaviour& behaviour) {
   impl->loop = caf::actor(self);
   self->set_exception_handler([impl](std::exception_ptr& thrown) -> caf::error {
     std::string what = "the loop threw something that is no std::exception";
@@ -126,13 +143,15 @@ caf::behavior loop_actor(caf::event_based_actor* self, const std::shared_ptr<Job
     impl->end(fail(Errc::kInternal, what));
     return caf::exit_reason::unhandled_exception;
   });
-  self->set_default_handler([impl](caf::scheduled_actor*, caf::message_view& view) -> caf::result<caf::message> {
-    auto& content = view.content();
-    if (!content.match_elements<PassEnded>()) {
-      impl->end(fail(Errc::kFailedPrecondition, "the loop has no handler for " + caf::to_string(content)));
-    }
-    return caf::make_message();
-  });
+  self->set_default_handler(
+      [impl](caf::scheduled_actor*, caf::message_view& view) -> caf::result<caf::message> {
+        auto& content = view.content();
+        if (!content.match_elements<PassEnded>()) {
+          impl->end(fail(Errc::kFailedPrecondition,
+                         "the loop has no handler for " + caf::to_string(content)));
+        }
+        return caf::make_message();
+      });
   return behaviour(self, Job(impl));
 }
 
@@ -158,9 +177,12 @@ TableRef Job::table(ps::TableSchema schema) const {
 }
 
 void Job::read(const std::string& input, std::uint32_t ahead) const {
-  auto reader = std::make_shared<Reader>(Reader{impl_, input, std::max(ahead, 1u), nullptr});
+  auto reader = std::make_shared<Reader>();
+  reader->impl = impl_;
+  reader->name = input;
+  reader->ahead = std::max(ahead, 1u);
   impl_->readers.push_back(impl_->system->spawn<caf::detached>(reader_actor, std::move(reader)));
-  caf::anon_send(impl_->readers.back(), Credit{});
+  caf::anon_send(impl_->readers.back(), Returned{});
 }
 
 void Job::pull(TableRef table, BatchPtr batch) const {
@@ -174,14 +196,16 @@ void Job::pull(TableRef table, BatchPtr batch) const {
 }
 
 void Job::push(TableRef table, const BatchPtr& batch, std::vector<float> grads) const {
-  std::vector<std::uint64_t> keys(batch->keys().begin(), batch->keys().end());  // the batch's slot need not wait for the push
+  std::vector<std::uint64_t> keys(
+      batch->keys().begin(), batch->keys().end());  // the batch's slot need not wait for the push
   impl_->ask([impl = impl_.get(), table, keys = std::move(keys), grads = std::move(grads)] {
     return impl->tables[table.index]->push(keys, grads, kCallTimeout);
   });
 }
 
 void Job::clock(TableRef table) const {
-  impl_->ask([impl = impl_.get(), table] { return impl->tables[table.index]->clock(kCallTimeout); });
+  impl_->ask(
+      [impl = impl_.get(), table] { return impl->tables[table.index]->clock(kCallTimeout); });
 }
 
 void Job::leave() const {
@@ -197,11 +221,14 @@ void Job::barrier(const std::string& name) const {
 }
 
 void Job::export_npy(TableRef table, const std::string& path) const {
-  impl_->ask([impl = impl_.get(), table, path] { return impl->tables[table.index]->export_npy(path, kCallTimeout); });
+  impl_->ask([impl = impl_.get(), table, path] {
+    return impl->tables[table.index]->export_npy(path, kCallTimeout);
+  });
 }
 
 void Job::progress(double fraction, const std::string& text) const {
-  static_cast<void>(impl_->session->progress(fraction, text));  // a progress line that is lost ends no training
+  static_cast<void>(
+      impl_->session->progress(fraction, text));  // a progress line that is lost ends no training
 }
 
 void Job::finish(int code) const {
@@ -214,21 +241,27 @@ void Job::finish(int code) const {
 Result<int> run(std::shared_ptr<client::Session> session, const Behaviour& behaviour) {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("sharing"));  // the stealing policy polls
-  config.set("scheduler.max-threads", std::size_t{1});   // one loop; what waits has threads of its own
+  config.set("scheduler.max-threads",
+             std::size_t{1});  // one loop; what waits has threads of its own
   caf::actor_system system(config);
   auto impl = std::make_shared<Job::Impl>();
   impl->session = std::move(session);
   impl->system = &system;
   auto outcome = impl->outcome.get_future();
   impl->commands = system.spawn<caf::detached>(command_actor, impl);
-  auto loop = system.spawn([&](caf::event_based_actor* self) { return loop_actor(self, impl, behaviour); });
+  auto loop =
+      system.spawn([&](caf::event_based_actor* self) { return loop_actor(self, impl, behaviour); });
   Result<int> result = outcome.get();
   caf::anon_send_exit(loop, caf::exit_reason::user_shutdown);
-  caf::scoped_actor waiter(system);
-  waiter->wait_for(loop);
   for (auto& reader : impl->readers) caf::anon_send_exit(reader, caf::exit_reason::user_shutdown);
   caf::anon_send_exit(impl->commands, caf::exit_reason::user_shutdown);
+  for (auto& reader : impl->readers) caf::anon_send_exit(reader, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(impl->commands, caf::exit_reason::user_shutdown);
+  caf::scoped_actor waiter(system);
+  waiter->wait_for(loop);
+  for (auto& reader : impl->readers) waiter->wait_for(reader);
   waiter->wait_for(impl->commands);
+  // the actors are gone: nobody else touches these, and their handles must not outlive the system
   impl->tables.clear();
   impl->readers.clear();
   impl->loop = nullptr;
@@ -244,7 +277,8 @@ int run(const Behaviour& behaviour) {
   const char* socket = std::getenv("DLRUN_SOCKET");
   const char* token = std::getenv("DLRUN_TOKEN");
   if (socket == nullptr || token == nullptr) {
-    return say({Errc::kFailedPrecondition, "not a dlrun task (DLRUN_SOCKET, DLRUN_TOKEN): start it with `dlrun run`"});
+    return say({Errc::kFailedPrecondition,
+                "not a dlrun task (DLRUN_SOCKET, DLRUN_TOKEN): start it with `dlrun run`"});
   }
   auto agent = task::client_options(socket, token, task::PeerKind::kUser);
   if (!agent) return say(agent.error());

@@ -1,13 +1,18 @@
 #pragma once
-/// dlrun/dlrun.hpp: the C ABI (dlrun.h) as C++17 values with owners. Header only, standard library only.
+/// dlrun/dlrun.hpp: the C ABI (dlrun.h) as C++17 values with owners. Standard library only.
 ///
-///   dlrun::api::Session task;                                   // from the environment of a dlrun task
-///   auto w = task.table({.name = "w", .dim = 1});               // (C++20 for the designators)
+///   dlrun::api::Session task;                     // from the environment of a dlrun task
+///   auto w = task.table({.name = "w", .dim = 1});  // C++20 for the designators
 ///   auto train = task.input("train");
-///   while (auto batch = train.next()) { w.pull(...); w.push(...); w.clock(); }
+///   while (auto batch = train.next()) {
+///     auto rows = w.pull(keys);
+///     w.push(keys, grads);
+///     w.clock();
+///   }
 ///
-/// Errors: dlrun::api::Failure, with the code of dlrun_errc; destructors swallow. Threads: as dlrun.h says.
+/// Errors: dlrun::api::Failure, with the code of dlrun_errc; destructors swallow.
 /// Moves leave an empty object whose calls throw. Times: std::chrono, 0 = the library's default.
+/// Threads: as dlrun.h says.
 
 #include <chrono>
 #include <cstdint>
@@ -26,7 +31,8 @@ using Timeout = std::chrono::milliseconds;
 class Failure : public std::runtime_error {
  public:
   Failure(int code, const std::string& text)
-      : std::runtime_error(std::string(dlrun_errc_name(code)) + ": " + text), code_(static_cast<dlrun_errc>(code)) {}
+      : std::runtime_error(std::string(dlrun_errc_name(code)) + ": " + text),
+        code_(static_cast<dlrun_errc>(code)) {}
   dlrun_errc code() const noexcept { return code_; }
 
  private:
@@ -71,7 +77,8 @@ struct TableOptions {
 
 class Table {
  public:
-  Table(dlrun_session* session, const TableOptions& options) : rows_(options.rows), dim_(options.dim) {
+  Table(dlrun_session* session, const TableOptions& options)
+      : rows_(options.rows), dim_(options.dim) {
     dlrun_table_options raw;
     dlrun_table_options_init(&raw, sizeof raw);
     raw.name = options.name.c_str();
@@ -101,10 +108,12 @@ class Table {
   /// [keys.size(), dim]
   std::vector<float> pull(const std::vector<std::uint64_t>& keys, Timeout timeout = {}) {
     std::vector<float> values(keys.size() * dim_);
-    check(dlrun_table_pull(handle_.get(), keys.data(), keys.size(), values.data(), timeout.count()));
+    check(
+        dlrun_table_pull(handle_.get(), keys.data(), keys.size(), values.data(), timeout.count()));
     return values;
   }
-  void push(const std::vector<std::uint64_t>& keys, const std::vector<float>& grads, Timeout timeout = {}) {
+  void push(const std::vector<std::uint64_t>& keys, const std::vector<float>& grads,
+            Timeout timeout = {}) {
     expect(grads.size(), keys.size() * dim_);
     check(dlrun_table_push(handle_.get(), keys.data(), keys.size(), grads.data(), timeout.count()));
   }
@@ -126,7 +135,8 @@ class Table {
  private:
   static void expect(std::size_t got, std::size_t want) {
     if (got != want) {
-      throw Failure(DLRUN_INVALID_ARGUMENT, std::to_string(got) + " gradients instead of " + std::to_string(want));
+      throw Failure(DLRUN_INVALID_ARGUMENT,
+                    std::to_string(got) + " gradients instead of " + std::to_string(want));
     }
   }
 
@@ -196,7 +206,9 @@ class Session {
   std::uint32_t world() const noexcept { return info_.world; }
 
   Table table(const TableOptions& options) { return Table(handle_.get(), options); }
-  Input input(const std::string& name, Timeout timeout = {}) { return Input(handle_.get(), name, timeout); }
+  Input input(const std::string& name, Timeout timeout = {}) {
+    return Input(handle_.get(), name, timeout);
+  }
   void progress(double fraction, const std::string& text = {}) {
     check(dlrun_progress(handle_.get(), fraction, text.c_str()));
   }

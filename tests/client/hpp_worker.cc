@@ -1,0 +1,49 @@
+/// hpp_worker: a worker through dlrun/dlrun.hpp, alone, with one shard and the input "dense". Exit
+/// code 0: all held.
+
+#include <cstdio>
+
+#include "dlrun/dlrun.hpp"
+
+namespace {
+int failures = 0;
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  ++failures;
+}
+}  // namespace
+
+int main() {
+  using namespace dlrun::api;
+  Session task;
+  expect(task.rank() == 0 && task.world() == 1, "alone");
+  Table table = task.table({.name = "w", .dim = 2, .learning_rate = 1});
+  table.push({5, 9}, {1, 2, 3, 4});
+  table.clock();
+  expect(table.pull({9, 5, 1}) == std::vector<float>({-3, -4, -1, -2, 0, 0}),
+         "pull in the order of the keys");
+  std::uint64_t rows = 0;
+  {
+    Input input = task.input("dense");
+    while (auto batch = input.next()) rows += (*batch)->rows;
+  }
+  expect(rows == 2000, "every row in both passes");
+  try {
+    task.input("none");
+    expect(false, "no such input");
+  } catch (const Failure& failure) {
+    expect(failure.code() == DLRUN_NOT_FOUND, "kNotFound");
+  }
+  try {
+    table.push({1}, {1, 2, 3});
+    expect(false, "wrong shape");
+  } catch (const Failure& failure) {
+    expect(failure.code() == DLRUN_INVALID_ARGUMENT, "kInvalidArgument");
+  }
+  Table moved = std::move(table);
+  moved.push({5}, {1, 1});
+  task.progress(1.0, "done");
+  task.barrier("end");
+  return failures == 0 ? 0 : 1;
+}
