@@ -18,12 +18,12 @@ class Session:
     """Facts of the task, and the handle that everything else needs. Thread safe."""
 
     def __init__(self, socket, token, timeout):
-        self._library = _lib.load()
         self._pid = os.getpid()
         self._handle = ctypes.c_void_p()
         if socket is None and not os.environ.get("DLRUN_SOCKET"):
             raise _errors.not_in_task("this process is not a dlrun task (DLRUN_SOCKET is not set): start it with "
                                       "`dlrun run -- python ...`")
+        self._library = _lib.load()
         options = _lib.SessionOptions(ctypes.sizeof(_lib.SessionOptions), _bytes(socket), _bytes(token),
                                       _lib.milliseconds(timeout))
         self._library.call("dlrun_session_open", ctypes.byref(options), ctypes.byref(self._handle))
