@@ -29,8 +29,8 @@
 namespace dlrun::io {
 
 struct LedgerLimits {
-  std::uint32_t leases_per_consumer_max = 16;  ///< per input
-  std::uint64_t files_max = 1'000'000;         ///< per input
+  std::uint32_t leases_per_consumer_max = 256;  ///< per input
+  std::uint64_t files_max = 1'000'000;          ///< per input
 };
 
 class LedgerCore final : public Ledger {

@@ -64,8 +64,8 @@ Result<Mapping> Mapping::map(int fd, std::size_t bytes, bool writable) {
 }
 
 namespace {
-/// What the kernel could give now without harm. A memfd has no size limit of its own: allocating more than there is would end
-/// in the OOM killer, not in ENOSPC.
+/// What the kernel could give now without harm. A memfd has no size limit of its own: allocating
+/// more than there is would end in the OOM killer, not in ENOSPC.
 std::uint64_t memory_available() {
   std::ifstream info("/proc/meminfo");
   for (std::string line; std::getline(info, line);) {
@@ -81,9 +81,8 @@ Result<Segment> make_segment(const std::string& name, std::size_t bytes,
   const std::string what = name + " (" + std::to_string(bytes) + " bytes of shared memory)";
   const std::uint64_t available = memory_available();
   if (bytes > available - available / 8)
-    return fail(Errc::kResourceExhausted,
-                "allocate " + what + ": the machine has " + std::to_string(available) +
-                    " bytes available");
+    return fail(Errc::kResourceExhausted, "allocate " + what + ": the machine has " +
+                                              std::to_string(available) + " bytes available");
   Segment segment;
   segment.fd = Fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!segment.fd) return fail_errno("make " + what);
@@ -262,7 +261,7 @@ Result<Received> receive_message(int socket, std::span<std::byte> bytes, std::si
 }
 
 Result<bool> poll_until(std::span<PollItem> items, TimePoint deadline) {
-  std::array<pollfd, 8> fds{};
+  std::array<pollfd, kPollItemsMax> fds;
   DLRUN_ASSERT(items.size() <= fds.size());
   for (;;) {
     for (std::size_t i = 0; i < items.size(); ++i) fds[i] = {items[i].fd, POLLIN, 0};

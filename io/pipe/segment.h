@@ -81,8 +81,8 @@ struct Received {
 Result<Received> receive_message(int socket, std::span<std::byte> bytes, std::size_t fds_max,
                                  TimePoint deadline);
 
-/// poll(2) until the deadline; interrupted calls go on. The revents are in `events`; false =
-/// deadline.
+/// poll(2) for reading (or an end) until the deadline; interrupted calls go on. false = deadline.
+inline constexpr std::size_t kPollItemsMax = 64;
 struct PollItem {
   int fd = -1;
   bool ready = false;

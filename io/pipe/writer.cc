@@ -88,7 +88,7 @@ void PipeWriter::refuse(int socket, const Error& error) {
   (void)send_answer(socket, answer, {});  // a consumer that is gone needs no answer
 }
 
-Result<std::unique_ptr<PipeWriter>> PipeWriter::create(Fd socket, const std::string& name,
+Result<std::unique_ptr<PipeWriter>> PipeWriter::create(Fd&& socket, const std::string& name,
                                                        PipeGeometry geometry) {
   DLRUN_ASSERT(geometry.slots > 0 && geometry.slots <= kSlotsMax);
   DLRUN_ASSERT(geometry.slot_bytes > 0 && geometry.slot_bytes % 4096 == 0);

@@ -28,8 +28,9 @@ struct PipeGeometry {
 
 class PipeWriter {
  public:
-  /// Allocates the segments (kResourceExhausted names them) and answers the consumer over `socket`.
-  static Result<std::unique_ptr<PipeWriter>> create(pipe::Fd socket, const std::string& name,
+  /// Allocates the segments (kResourceExhausted names them) and answers the consumer over `socket`,
+  /// which is taken only on success: else the caller may refuse() over it.
+  static Result<std::unique_ptr<PipeWriter>> create(pipe::Fd&& socket, const std::string& name,
                                                     PipeGeometry geometry);
   /// Answers a consumer with an error instead.
   static void refuse(int socket, const Error& error);

@@ -18,7 +18,7 @@ const char* find_last_newline(const char* begin, const char* end) {
 
 SplitReader::SplitReader(std::unique_ptr<File> file, const Split& split, Options options)
     : file_(std::move(file)), begin_(split.begin), end_(split.end), options_(options) {
-  buffer_.resize(options_.chunk_bytes + options_.record_bytes_max + 2);  // 2: CR LF
+  buffer_.resize(static_cast<std::size_t>(std::min(options_.chunk_bytes, end_ - begin_)));
 }
 
 Result<std::unique_ptr<SplitReader>> SplitReader::open(Source& source, const Split& split,
@@ -62,7 +62,7 @@ Result<std::optional<TextChunk>> SplitReader::next() {
     DLRUN_TRY(file_->verify());
     return fail(Errc::kIo, "a file ended before its size");
   }
-  const char* const data = buffer_.data();
+  const char* data = buffer_.data();
   TextChunk chunk;
   chunk.offset = at_;
   // Lines that end within `have` are whole. When the piece reaches the split's end, the last line
@@ -76,8 +76,12 @@ Result<std::optional<TextChunk>> SplitReader::next() {
     return std::optional(chunk);
   }
   std::size_t line_start = static_cast<std::size_t>(whole_end - data);
-  while (have < buffer_.size()) {
-    const std::size_t want = std::min(kScanBytes, buffer_.size() - have);
+  const std::size_t most =
+      static_cast<std::size_t>(options_.chunk_bytes + options_.record_bytes_max + 2);  // 2: CR LF
+  while (have < most) {
+    const std::size_t want = std::min(kScanBytes, most - have);
+    if (buffer_.size() < have + want) buffer_.resize(have + want);
+    data = buffer_.data();
     DLRUN_ASSIGN(const std::size_t got, file_->read_at(at_ + have, {buffer_.data() + have, want}));
     const char* newline = find_newline(data + have, data + have + got);
     if (newline != nullptr || got < want) {

@@ -262,14 +262,12 @@ class HostileConsumer : public PipeTest {
                                      4, pipe::now() + 10s);
     feeder.join();
     ASSERT_TRUE(got);
-    auto control = pipe::Mapping::map(got->fds[1].get(),
-                                      pipe::ControlLayout::bytes(answer_.entries), true);
+    auto control =
+        pipe::Mapping::map(got->fds[1].get(), pipe::ControlLayout::bytes(answer_.entries), true);
     ASSERT_TRUE(control);
     control_ = std::move(*control);
   }
-  pipe::ControlHeader& header() {
-    return *reinterpret_cast<pipe::ControlHeader*>(control_.data());
-  }
+  pipe::ControlHeader& header() { return *reinterpret_cast<pipe::ControlHeader*>(control_.data()); }
   void give_back(std::uint32_t slot) {
     auto* returns = reinterpret_cast<std::atomic<std::uint32_t>*>(
         control_.data() + pipe::ControlLayout::returns(answer_.entries));
@@ -292,7 +290,8 @@ TEST_F(HostileConsumer, CannotReturnASlotItWasNotGiven) {
   give_back(1);
   EXPECT_EQ(collect(), Errc::kCorrupt);
   EXPECT_FALSE(writer_->acquire());
-  EXPECT_EQ(writer_->wait(PipeWriter::WaitFor::kSlot, -1, pipe::now()).error().code, Errc::kCorrupt);
+  EXPECT_EQ(writer_->wait(PipeWriter::WaitFor::kSlot, -1, pipe::now()).error().code,
+            Errc::kCorrupt);
 }
 TEST_F(HostileConsumer, CannotReturnASlotTwice) {
   ASSERT_TRUE(publish(1));
@@ -345,7 +344,8 @@ class HostileFeeder : public PipeTest {
     std::thread feeder([&] {
       socket_ = accept_hello();
       data_ = std::move(*pipe::make_segment("data", data_bytes, read_only));
-      control_ = std::move(*pipe::make_segment("control", pipe::ControlLayout::bytes(kEntries), false));
+      control_ =
+          std::move(*pipe::make_segment("control", pipe::ControlLayout::bytes(kEntries), false));
       events_[0] = std::move(*pipe::make_eventfd());
       events_[1] = std::move(*pipe::make_eventfd());
       pipe::Answer answer;
@@ -412,14 +412,14 @@ TEST_F(HostileFeeder, CannotHandOverSegmentsThatShrinkOrHaveAnotherSize) {
 }
 TEST_F(HostileFeeder, CannotDescribeARingThatOverflows) {
   for (const auto& twist : std::vector<std::function<void(pipe::Answer&, std::vector<int>&)>>{
-           [](pipe::Answer& a, std::vector<int>&) { a.slots = 0; },
-           [](pipe::Answer& a, std::vector<int>&) { a.slots = 1u << 31; },
-           [](pipe::Answer& a, std::vector<int>&) { a.entries = 3; },
-           [](pipe::Answer& a, std::vector<int>&) { a.slot_bytes = ~std::uint64_t{0} - 4095; },
-           [](pipe::Answer& a, std::vector<int>&) { a.slot_bytes = 100; },
-           [](pipe::Answer&, std::vector<int>& fds) { fds.pop_back(); },
-           [](pipe::Answer&, std::vector<int>& fds) { fds.push_back(fds[0]); },
-           [](pipe::Answer& a, std::vector<int>&) { a.magic = 1; }}) {
+           [](pipe::Answer&a, std::vector<int>&) { a.slots = 0; },
+           [](pipe::Answer&a, std::vector<int>&) { a.slots = 1u << 31; },
+           [](pipe::Answer&a, std::vector<int>&) { a.entries = 3; },
+           [](pipe::Answer&a, std::vector<int>&) { a.slot_bytes = ~std::uint64_t{0} - 4095; },
+           [](pipe::Answer&a, std::vector<int>&) { a.slot_bytes = 100; },
+           [](pipe::Answer&, std::vector<int>&fds) { fds.pop_back(); },
+           [](pipe::Answer&, std::vector<int>&fds) { fds.push_back(fds[0]); },
+           [](pipe::Answer&a, std::vector<int>&) { a.magic = 1; }}) {
     serve(twist);
     EXPECT_EQ(attached_, Errc::kCorrupt);
   }

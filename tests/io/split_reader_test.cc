@@ -70,8 +70,7 @@ class SourceTest : public ::testing::Test {
       at = (*chunk)->offset + (*chunk)->text.size() + (*chunk)->skipped_bytes;
       EXPECT_LE((*chunk)->text.size(), options.chunk_bytes + options.record_bytes_max + 2);
       text += (*chunk)->text;
-      if ((*chunk)->skipped_bytes != 0)
-        text += "<" + std::to_string((*chunk)->skipped_bytes) + ">";
+      if ((*chunk)->skipped_bytes != 0) text += "<" + std::to_string((*chunk)->skipped_bytes) + ">";
     }
     return text;
   }
@@ -165,7 +164,8 @@ TEST_F(SourceTest, PassesOverALineThatIsTooLongAndGoesOnAfterIt) {
   EXPECT_EQ(read(split(path, 0, 500012), {.chunk_bytes = 100, .record_bytes_max = 1000}),
             "short\n<500001>next\n");
   EXPECT_EQ(read(split(path, 20, 400000), {.chunk_bytes = 100, .record_bytes_max = 1000}), "");
-  EXPECT_EQ(read(split(path, 20, 500012), {.chunk_bytes = 100, .record_bytes_max = 1000}), "next\n");
+  EXPECT_EQ(read(split(path, 20, 500012), {.chunk_bytes = 100, .record_bytes_max = 1000}),
+            "next\n");
 }
 
 TEST_F(SourceTest, CountsLinesForAnError) {

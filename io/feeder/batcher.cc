@@ -1,0 +1,140 @@
+#include "io/feeder/batcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/assert.h"
+#include "runtime/base/rng.h"
+
+namespace dlrun::io {
+
+Batcher::Batcher(const InputSpec& spec, const RecordParser& parser, std::uint64_t cols,
+                 std::uint64_t slot_bytes)
+    : shuffle_(spec.shuffle),
+      seed_(spec.seed),
+      batch_rows_(std::max<std::uint64_t>(spec.batch_rows, 1)),
+      slot_bytes_(slot_bytes) {
+  parser.prepare(block_, cols);
+}
+
+void Batcher::begin_split(SplitKey split) {
+  DLRUN_ASSERT(empty() || split.pass == pass_);
+  pass_ = split.pass;
+  current_ = split;
+  window_ = 0;
+  work_[split] = Work{};
+  compact();
+  window_bytes_at_ = block_.bytes();
+}
+
+std::uint64_t Batcher::window_bytes() const { return block_.bytes() - window_bytes_at_; }
+
+void Batcher::close_window() {
+  const std::size_t first = row_split_.size();
+  const std::size_t last = block_.rows();
+  const std::size_t at = order_.size();
+  row_split_.resize(last, current_);
+  for (std::size_t row = first; row < last; ++row) {
+    order_.push_back(static_cast<std::uint32_t>(row));
+    entries_waiting_ += block_.entries(row);
+  }
+  work_[current_].rows_waiting += last - first;
+  if (shuffle_) {
+    SplitMix64 rng(mix64(seed_) ^ mix64(std::uint64_t{current_.pass} << 32 | window_) ^
+                   mix64(~current_.split_id));
+    for (std::size_t i = order_.size(); i > at + 1; --i)
+      std::swap(order_[i - 1], order_[at + static_cast<std::size_t>(rng.below(i - at))]);
+  }
+  ++window_;
+  window_bytes_at_ = block_.bytes();
+}
+
+void Batcher::end_split() {
+  work_[current_].read = true;
+  check(current_);
+}
+
+bool Batcher::full_batch() const {
+  const std::uint64_t rows = order_.size() - next_;
+  return rows >= batch_rows_ ||
+         batch_bytes(block_.kind, block_.with_fields, rows, entries_waiting_) > slot_bytes_;
+}
+
+std::uint64_t Batcher::write(std::span<std::byte> slot) {
+  DLRUN_ASSERT(!empty() && writing_.empty());
+  std::uint64_t entries = 0;
+  std::size_t end = next_;
+  while (end < order_.size() && end - next_ < batch_rows_) {
+    const std::uint64_t more = entries + block_.entries(order_[end]);
+    if (batch_bytes(block_.kind, block_.with_fields, end - next_ + 1, more) > slot.size()) break;
+    entries = more;
+    ++end;
+  }
+  DLRUN_ASSERT(end > next_);  // a slot holds any one record
+  const std::uint64_t bytes =
+      write_batch(block_, std::span(order_).subspan(next_, end - next_), pass_, slot);
+  for (; next_ < end; ++next_) {
+    const SplitKey split = row_split_[order_[next_]];
+    --work_[split].rows_waiting;
+    if (writing_.empty() || writing_.back() != split) writing_.push_back(split);
+  }
+  entries_waiting_ -= entries;
+  std::sort(writing_.begin(), writing_.end());
+  writing_.erase(std::unique(writing_.begin(), writing_.end()), writing_.end());
+  for (const SplitKey split : writing_) ++work_[split].batches_out;
+  if (2 * next_ >= order_.size() && row_split_.size() == block_.rows()) compact();
+  return bytes;
+}
+
+void Batcher::sent(std::uint64_t sequence) { batches_[sequence] = std::exchange(writing_, {}); }
+
+void Batcher::released(std::uint64_t sequence) {
+  const auto batch = batches_.find(sequence);
+  DLRUN_ASSERT(batch != batches_.end());
+  for (const SplitKey split : batch->second) {
+    --work_[split].batches_out;
+    check(split);
+  }
+  batches_.erase(batch);
+}
+
+void Batcher::check(SplitKey split) {
+  const Work& work = work_[split];
+  if (!work.read || work.rows_waiting > 0 || work.batches_out > 0) return;
+  work_.erase(split);
+  done_.push_back(split);
+}
+
+std::vector<SplitKey> Batcher::take_done() { return std::exchange(done_, {}); }
+
+std::vector<SplitKey> Batcher::open_splits() const {
+  std::vector<SplitKey> open;
+  for (const auto& [split, work] : work_) open.push_back(split);
+  return open;
+}
+
+/// Only between windows: every row of the block is in order_.
+void Batcher::compact() {
+  if (next_ == 0) return;
+  spare_.clear();
+  spare_.kind = block_.kind;
+  spare_.with_fields = block_.with_fields;
+  spare_.cols = block_.cols;
+  std::vector<SplitKey> kept_split;
+  if (next_ == order_.size()) {
+    block_.clear();
+  } else {
+    for (std::size_t i = next_; i < order_.size(); ++i) {
+      spare_.append(block_, order_[i]);
+      kept_split.push_back(row_split_[order_[i]]);
+    }
+    std::swap(block_, spare_);
+  }
+  row_split_ = std::move(kept_split);
+  order_.resize(row_split_.size());
+  for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<std::uint32_t>(i);
+  next_ = 0;
+  window_bytes_at_ = block_.bytes();
+}
+
+}  // namespace dlrun::io

@@ -1,0 +1,163 @@
+#include "io/feeder/feeder.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "io/pipe/protocol.h"
+
+namespace dlrun::io {
+
+Feeder::Feeder(FeederOptions options, Source& source, AgentLink& link)
+    : options_(std::move(options)), source_(source), link_(link) {}
+
+Status Feeder::start() {
+  DLRUN_ASSIGN(stopped_, pipe::make_eventfd());
+  DLRUN_ASSIGN(admitted_, pipe::make_eventfd());
+  DLRUN_ASSIGN(listener_, pipe::listen_unix(options_.socket_path));
+  pump_ = std::make_unique<LeasePump>(link_, options_.lease_timeout);
+  thread_ = std::thread([this] { accept_loop(); });
+  return {};
+}
+
+Feeder::~Feeder() { shutdown(); }
+
+void Feeder::shutdown() {
+  stop();
+  if (thread_.joinable()) thread_.join();
+  std::map<cluster::Token, Entry> entries;
+  {
+    const std::lock_guard lock(mutex_);
+    entries.swap(entries_);
+  }
+  for (auto& [token, entry] : entries)
+    if (entry.live) entry.live->stop();
+  entries.clear();
+  pump_.reset();
+  if (listener_) ::unlink(options_.socket_path.c_str());
+  listener_.reset();
+}
+
+void Feeder::stop() {
+  if (stopped_) pipe::ring_eventfd(stopped_.get());
+}
+
+void Feeder::admit(const task::AdmitConsumer& admit) {
+  {
+    const std::lock_guard lock(mutex_);
+    entries_.try_emplace(admit.token,
+                         Entry{admit, nullptr});  // told again by an agent that came back
+  }
+  if (admitted_) pipe::ring_eventfd(admitted_.get());
+}
+
+void Feeder::drop(const TaskId& consumer) {
+  const std::lock_guard lock(mutex_);
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    if (it->second.admit.consumer != consumer) {
+      ++it;
+      continue;
+    }
+    // The accepting thread joins it: this one belongs to the agent's link and must not wait.
+    if (it->second.live && !it->second.live->finished()) {
+      it->second.live->stop();
+      it->second.admit.consumer = TaskId{};
+      ++it;
+      continue;
+    }
+    it = entries_.erase(it);
+  }
+  if (admitted_) pipe::ring_eventfd(admitted_.get());
+}
+
+std::size_t Feeder::attached() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(
+      std::count_if(entries_.begin(), entries_.end(),
+                    [](const auto& e) { return e.second.live && !e.second.live->finished(); }));
+}
+
+void Feeder::accept_loop() {
+  std::vector<Pending> pending;
+  for (;;) {
+    TimePoint until = pipe::now() + std::chrono::seconds(1);
+    std::vector<pipe::PollItem> items{{stopped_.get()}, {admitted_.get()}};
+    items.push_back({pending.size() < kPendingMax ? listener_.get() : -1});
+    for (const Pending& p : pending) {
+      items.push_back({p.socket.get()});
+      until = std::min(until, p.deadline);
+    }
+    if (!pipe::poll_until(items, until)) return;
+    if (items[0].ready) return;
+    if (items[1].ready) pipe::drain_eventfd(admitted_.get());
+    for (std::size_t i = pending.size(); i > 0; --i) {
+      if (!advance(pending[i - 1], items[2 + i].ready))
+        pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    }
+    if (items[2].ready) accept_one(pending);
+
+    const std::lock_guard lock(mutex_);  // consumers that are over: joined here, in no time
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      Entry& entry = it->second;
+      if (entry.live && entry.live->finished()) entry.live.reset();
+      it = !entry.live && entry.admit.consumer == TaskId{} ? entries_.erase(it) : std::next(it);
+    }
+  }
+}
+
+void Feeder::accept_one(std::vector<Pending>& pending) {
+  pipe::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket) return;  // gone again, or out of descriptors: the next round tells
+  pending.push_back({std::move(socket), pipe::now() + options_.admit_wait});
+}
+
+/// False when the connection is no longer pending.
+bool Feeder::advance(Pending& pending, bool readable) {
+  if (readable && pending.said_hello) return false;  // it closed, or talks out of turn
+  if (readable) {
+    pipe::Hello hello;
+    const auto got = pipe::receive_message(
+        pending.socket.get(), std::as_writable_bytes(std::span(&hello, 1)), 0, pipe::now());
+    if (!got || got->bytes != sizeof hello || hello.magic != pipe::kHelloMagic) return false;
+    if (hello.version != pipe::kVersion) {
+      PipeWriter::refuse(
+          pending.socket.get(),
+          {Errc::kUnsupported,
+           "this feeder speaks version " + std::to_string(pipe::kVersion) + " of the input pipe"});
+      return false;
+    }
+    pending.said_hello = true;
+    pending.token = hello.token;
+  }
+  if (pending.said_hello && try_attach(pending)) return false;
+  if (pipe::now() < pending.deadline) return true;
+  if (pending.said_hello)
+    PipeWriter::refuse(pending.socket.get(),
+                       {Errc::kPermissionDenied, "the feeder was not told of this token"});
+  return false;
+}
+
+/// True when the hello was answered, or a consumer's thread will.
+bool Feeder::try_attach(Pending& pending) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(pending.token);
+  if (entry == entries_.end() || entry->second.admit.consumer == TaskId{}) return false;
+  const auto refuse = [&pending](Errc code, std::string why) {
+    PipeWriter::refuse(pending.socket.get(), {code, std::move(why)});
+    return true;
+  };
+  if (entry->second.live && !entry->second.live->finished())
+    return refuse(Errc::kAlreadyExists, "this token is attached already");
+  const auto live = std::count_if(entries_.begin(), entries_.end(),
+                                  [](const auto& e) { return e.second.live != nullptr; });
+  if (static_cast<std::size_t>(live) >= options_.consumers_max)
+    return refuse(
+        Errc::kResourceExhausted,
+        "this feeder serves " + std::to_string(options_.consumers_max) + " consumers already");
+  entry->second.live = std::make_unique<Consumer>(entry->second.admit, std::move(pending.socket),
+                                                  options_.limits, source_, link_, *pump_);
+  return true;
+}
+
+}  // namespace dlrun::io

@@ -1,0 +1,673 @@
+#include "io/feeder/feeder.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "io/pipe/protocol.h"
+#include "io/pipe/reader.h"
+#include "io/source/local_source.h"
+#include "tests/io/fake_agent_link.h"
+
+extern char** environ;
+
+namespace dlrun::io {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::size_t open_fds() {
+  std::size_t n = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator("/proc/self/fd")) ++n;
+  return n;
+}
+/// Shared memory of the machine's memfds that this process maps or holds.
+std::size_t memfd_maps() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t n = 0;
+  for (std::string line; std::getline(maps, line);) n += line.find("memfd:dlrun-") != line.npos;
+  return n;
+}
+bool eventually(const std::function<bool()>& holds) {
+  const TimePoint deadline = pipe::now() + 20s;
+  while (!holds()) {
+    if (pipe::now() > deadline) return false;
+    std::this_thread::sleep_for(2ms);
+  }
+  return true;
+}
+
+using Rows =
+    std::map<std::uint32_t, std::multiset<std::uint64_t>>;  ///< pass -> first id of each row
+
+/// What one consumer saw.
+struct Seen {
+  Rows rows;
+  std::vector<std::uint32_t> marks;
+  std::vector<std::uint64_t> order;
+  std::vector<std::uint64_t> batch_rows;
+  Error end;
+};
+
+class FeederTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "dlrun-feeder-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    spec_.name = "train";
+    spec_.batch_rows = 10;
+    spec_.split_bytes = 200;
+    spec_.uris = {dir_.string() + "/data"};
+    fs::create_directory(dir_ / "data");
+  }
+  void TearDown() override {
+    feeder_.reset();
+    fs::remove_all(dir_);
+  }
+
+  /// Files of rows whose first id counts from 0 through all of them.
+  void write_rows(const std::vector<int>& rows_of_files) {
+    std::uint64_t id = 0;
+    for (std::size_t f = 0; f < rows_of_files.size(); ++f) {
+      std::ofstream out(dir_ / "data" / ("part-" + std::to_string(f)));
+      for (int i = 0; i < rows_of_files[f]; ++i, ++id)
+        out << (id % 2) << ' ' << id << ":1 " << (1000000 + id) << ":" << id << ".5\n";
+    }
+    rows_ = id;
+  }
+  void start(FeederOptions options = {}) {
+    link_ = std::make_unique<FakeAgentLink>(std::vector<InputSpec>{spec_});
+    options.socket_path = (dir_ / "feeder.sock").string();
+    feeder_ = std::make_unique<Feeder>(options, source_, *link_);
+    const Status started = feeder_->start();
+    ASSERT_TRUE(started) << started.error().to_string();
+  }
+  static TaskId worker(std::uint8_t n) { return {JobId(1), "worker", n, Generation(1)}; }
+  static cluster::Token token(std::uint8_t n) {
+    cluster::Token t{};
+    t[0] = n;
+    return t;
+  }
+  void admit(std::uint8_t n) { feeder_->admit({token(n), worker(n), {}, spec_}); }
+  Result<std::unique_ptr<PipeReader>> attach(std::uint8_t n) {
+    return PipeReader::attach((dir_ / "feeder.sock").string(), token(n), 20s);
+  }
+  Seen read_all(std::uint8_t n, Duration pause = Duration{0}) {
+    Seen seen;
+    auto reader = attach(n);
+    EXPECT_TRUE(reader) << reader.error().to_string();
+    if (!reader) return seen;
+    for (;;) {
+      const auto view = (*reader)->next(20s);
+      if (!view) {
+        seen.end = view.error();
+        return seen;
+      }
+      if (view->pass_ended) {
+        seen.marks.push_back(view->pass);
+        continue;
+      }
+      seen.batch_rows.push_back(view->rows);
+      for (std::size_t row = 0; row < view->rows; ++row) {
+        const auto at = static_cast<std::size_t>(view->offsets[row]);
+        const std::uint64_t id = view->ids[at];
+        EXPECT_EQ(view->labels[row], static_cast<float>(id % 2));
+        EXPECT_EQ(view->ids[at + 1], 1000000 + id);
+        EXPECT_EQ(view->values[at + 1], static_cast<float>(id) + 0.5f);
+        seen.rows[view->pass].insert(id);
+        seen.order.push_back(id);
+      }
+      if (pause > Duration{0}) std::this_thread::sleep_for(pause);
+      (*reader)->release(*view);
+    }
+  }
+  std::multiset<std::uint64_t> every_row() const {
+    std::multiset<std::uint64_t> all;
+    for (std::uint64_t id = 0; id < rows_; ++id) all.insert(id);
+    return all;
+  }
+  pid_t spawn(const std::vector<std::string>& args, int* out) {
+    const char* build = std::getenv("DLRUN_BUILD_DIR");
+    const std::string program =
+        build != nullptr
+            ? std::string(build) + "/bin/pipe_peer"
+            : (fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin" / "pipe_peer")
+                  .string();
+    int fds[2];
+    EXPECT_EQ(::pipe2(fds, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], 1);
+    std::vector<char*> argv{const_cast<char*>(program.c_str())};
+    for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+    argv.push_back(nullptr);
+    pid_t pid = -1;
+    EXPECT_EQ(::posix_spawn(&pid, program.c_str(), &actions, nullptr, argv.data(), environ), 0)
+        << program;
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(fds[1]);
+    *out = fds[0];
+    return pid;
+  }
+  static std::string read_until(int fd, const std::string& word) {
+    std::string text;
+    char buffer[4096];
+    while (text.find(word) == text.npos) {
+      const ssize_t n = ::read(fd, buffer, sizeof buffer);
+      if (n <= 0) break;
+      text.append(buffer, static_cast<std::size_t>(n));
+    }
+    return text;
+  }
+
+  fs::path dir_;
+  InputSpec spec_;
+  std::uint64_t rows_ = 0;
+  LocalSource source_;
+  std::unique_ptr<FakeAgentLink> link_;
+  std::unique_ptr<Feeder> feeder_;
+};
+
+TEST_F(FeederTest, GivesOneConsumerEveryRowOfEveryPassAndTellsWhatIsDone) {
+  write_rows({300, 0, 57, 1});
+  spec_.passes = 3;
+  start();
+  admit(1);
+  const Seen seen = read_all(1);
+  EXPECT_EQ(seen.end.code, Errc::kEndOfData) << seen.end.to_string();
+  EXPECT_EQ(seen.marks, (std::vector<std::uint32_t>{0, 1, 2}));
+  for (std::uint32_t pass = 0; pass < 3; ++pass) EXPECT_EQ(seen.rows.at(pass), every_row());
+  const auto counts = link_->counts("train");
+  EXPECT_TRUE(link_->wait_done("train", 3 * counts.splits, 10s));
+}
+
+TEST_F(FeederTest, FillsBatchesAcrossSplitsSoThatOnlyTheLastOfAPassIsShort) {
+  write_rows({333});
+  spec_.passes = 2;
+  start();
+  admit(1);
+  const Seen seen = read_all(1);
+  std::vector<std::uint64_t> expected;
+  for (int pass = 0; pass < 2; ++pass) {
+    expected.insert(expected.end(), 33, 10);
+    expected.push_back(3);
+  }
+  EXPECT_EQ(seen.batch_rows, expected);
+}
+
+TEST_F(FeederTest, ShufflesRowsBySeedAndPassAndKeepsTheirOrderWithoutShuffle) {
+  write_rows({400});
+  spec_.split_bytes = 4000;
+  spec_.passes = 2;
+  const auto order = [&](bool shuffle, std::uint64_t seed) {
+    spec_.shuffle = shuffle;
+    spec_.seed = seed;
+    start();
+    admit(1);
+    const Seen seen = read_all(1);
+    feeder_.reset();
+    return seen.order;
+  };
+  std::vector<std::uint64_t> plain;
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::uint64_t id = 0; id < rows_; ++id) plain.push_back(id);
+  EXPECT_EQ(order(false, 1), plain);
+  const auto first = order(true, 1);
+  EXPECT_EQ(order(true, 1), first);
+  EXPECT_NE(order(true, 2), first);
+  EXPECT_NE(std::vector(first.begin(), first.begin() + 400),
+            std::vector(first.begin() + 400, first.end()));
+  std::size_t neighbours = 0;  // rows of one split are shuffled too, not only the splits
+  for (std::size_t i = 1; i < first.size(); ++i) neighbours += first[i] == first[i - 1] + 1;
+  EXPECT_LT(neighbours, 40u);
+}
+
+TEST_F(FeederTest, DealsSplitsToWhoeverIsIdleSoThatASlowConsumerHoldsUpNobody) {
+  write_rows({2000, 1000});
+  spec_.passes = 2;
+  start();
+  Seen fast, slow;
+  admit(1);
+  admit(2);
+  std::thread a([&] { fast = read_all(1); });
+  std::thread b([&] { slow = read_all(2, 10ms); });
+  a.join();
+  b.join();
+  EXPECT_EQ(fast.end.code, Errc::kEndOfData);
+  EXPECT_EQ(slow.end.code, Errc::kEndOfData);
+  EXPECT_GT(fast.order.size(), slow.order.size());
+  EXPECT_EQ(fast.marks, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(slow.marks, (std::vector<std::uint32_t>{0, 1}));
+  for (std::uint32_t pass = 0; pass < 2; ++pass) {
+    auto all = fast.rows[pass];
+    all.merge(slow.rows[pass]);
+    EXPECT_EQ(all, every_row());
+  }
+  EXPECT_TRUE(link_->wait_done("train", 2 * link_->counts("train").splits, 10s));
+}
+
+TEST_F(FeederTest, ReadsNothingTwiceWhenAnswersAreLost) {
+  write_rows({2000});
+  start();
+  link_->lose_every(3);
+  admit(1);
+  const Seen seen = read_all(1);
+  EXPECT_EQ(seen.end.code, Errc::kEndOfData) << seen.end.to_string();
+  EXPECT_EQ(seen.rows.at(0), every_row());
+  EXPECT_GT(link_->resyncs(), 1);
+  EXPECT_TRUE(link_->wait_done("train", link_->counts("train").splits, 10s));
+}
+
+TEST_F(FeederTest, GoesOnWithWhatIsLeasedWhileTheCoordinatorIsAway) {
+  write_rows({400});
+  spec_.split_bytes = 2000;
+  start();
+  admit(1);
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  const auto first = (*reader)->next(20s);
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(eventually([&] { return link_->counts("train").leased >= 3; }));
+  link_->close(true);
+  std::uint64_t rows = first->rows;
+  (*reader)->release(*first);
+  while (rows < 150) {  // two splits of about 80 rows lie ahead
+    const auto view = (*reader)->next(5s);
+    ASSERT_TRUE(view) << view.error().to_string();
+    rows += view->rows;
+    (*reader)->release(*view);
+  }
+  link_->close(false);
+  for (;;) {
+    const auto view = (*reader)->next(20s);
+    if (!view) {
+      EXPECT_EQ(view.error().code, Errc::kEndOfData);
+      break;
+    }
+    rows += view->rows;
+    (*reader)->release(*view);
+  }
+  EXPECT_EQ(rows, rows_);
+}
+
+TEST_F(FeederTest, CountsASplitAsDoneOnlyWhenItsBatchesWereReleased) {
+  write_rows({10});
+  spec_.split_bytes = 100000;
+  start();
+  admit(1);
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  const auto view = (*reader)->next(20s);
+  ASSERT_TRUE(view);
+  EXPECT_TRUE((*reader)->next(20s)->pass_ended);
+  EXPECT_EQ((*reader)->next(20s).error().code, Errc::kEndOfData);
+  EXPECT_EQ(link_->counts("train").done, 0u);
+  (*reader)->release(*view);
+  EXPECT_TRUE(link_->wait_done("train", 1, 10s));
+}
+
+TEST_F(FeederTest, GivesAReattachedConsumerAgainWhatItHadNotReleased) {
+  write_rows({500});
+  start();
+  admit(1);
+  Rows released;
+  {
+    auto reader = attach(1);
+    ASSERT_TRUE(reader);
+    for (int i = 0; i < 12; ++i) {
+      const auto view = (*reader)->next(20s);
+      ASSERT_TRUE(view);
+      (*reader)->release(*view);
+    }
+    ASSERT_TRUE((*reader)->next(20s));  // held when it goes
+  }
+  ASSERT_TRUE(eventually([&] { return feeder_->attached() == 0; }));
+  const std::uint64_t done = link_->counts("train").done;
+  EXPECT_GT(done, 0u);
+  const Seen again = read_all(1);
+  EXPECT_EQ(again.end.code, Errc::kEndOfData);
+  EXPECT_TRUE(link_->wait_done("train", link_->counts("train").splits, 10s));
+  // the second reader saw the rows of exactly the splits that were not done
+  EXPECT_LT(again.order.size(), rows_);
+  EXPECT_GE(again.order.size(), rows_ - 120);
+  EXPECT_EQ(std::set(again.order.begin(), again.order.end()).size(), again.order.size());
+}
+
+// ---- who may attach
+
+TEST_F(FeederTest, LetsInOnlyAdmittedTokensOnceAtATime) {
+  write_rows({10});
+  FeederOptions options;
+  options.admit_wait = 100ms;
+  start(options);
+  admit(1);
+  EXPECT_EQ(attach(9).error().code, Errc::kPermissionDenied);
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(attach(1).error().code, Errc::kAlreadyExists);
+  EXPECT_TRUE((*reader)->next(20s)) << "the first one is not disturbed";
+}
+
+TEST_F(FeederTest, WaitsForAnAdmissionThatComesAfterTheConsumer) {
+  write_rows({10});
+  start();
+  Seen seen;
+  std::thread early([&] { seen = read_all(1); });
+  std::this_thread::sleep_for(50ms);  // whichever comes first, it must work
+  admit(1);
+  early.join();
+  EXPECT_EQ(seen.rows.at(0), every_row());
+}
+
+TEST_F(FeederTest, BoundsHowManyConsumersItServes) {
+  write_rows({10});
+  FeederOptions options;
+  options.consumers_max = 1;
+  start(options);
+  admit(1);
+  admit(2);
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(attach(2).error().code, Errc::kResourceExhausted);
+}
+
+TEST_F(FeederTest, ADroppedConsumerIsCutOffAndMayNotComeBack) {
+  write_rows({1000});
+  FeederOptions options;
+  options.admit_wait = 50ms;
+  start(options);
+  admit(1);
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  ASSERT_TRUE((*reader)->next(20s));
+  feeder_->drop(worker(1));
+  for (;;) {
+    const auto view = (*reader)->next(20s);
+    if (view) continue;
+    EXPECT_EQ(view.error().code, Errc::kUnavailable);
+    break;
+  }
+  EXPECT_EQ(attach(1).error().code, Errc::kPermissionDenied);
+}
+
+TEST_F(FeederTest, StrangersThatTalkNonsenseAreTurnedAway) {
+  write_rows({10});
+  FeederOptions options;
+  options.admit_wait = 200ms;
+  start(options);
+  admit(1);
+  std::vector<pipe::Fd> silent;
+  for (int i = 0; i < 50; ++i) {
+    auto socket = pipe::connect_unix((dir_ / "feeder.sock").string());
+    ASSERT_TRUE(socket);
+    if (i % 2 == 0) {
+      const std::string noise(static_cast<std::size_t>(1 + i), 'x');
+      (void)pipe::send_message(socket->get(), std::as_bytes(std::span(noise)), {});
+    }
+    silent.push_back(std::move(*socket));
+  }
+  EXPECT_EQ(read_all(1).rows.at(0), every_row());
+}
+
+// ---- input that cannot be read
+
+TEST_F(FeederTest, AttachSaysWhatIsWrongWithTheInput) {
+  start();
+  admit(1);
+  const auto nothing = attach(1);
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().code, Errc::kNotFound);
+  write_rows({10});
+  ASSERT_TRUE(attach(1));
+  ASSERT_TRUE(eventually([&] { return feeder_->attached() == 0; }));
+  write_rows({10, 10});
+  const auto changed = attach(1);
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().code, Errc::kFailedPrecondition);
+  EXPECT_THAT(changed.error().context, HasSubstr("part-"));
+}
+
+TEST_F(FeederTest, ABadRecordEndsTheInputWithItsPlace) {
+  write_rows({100});
+  std::ofstream(dir_ / "data" / "part-0", std::ios::app) << "1 5:1 7:nan\n";
+  spec_.shuffle = false;
+  start();
+  admit(1);
+  const Seen seen = read_all(1);
+  EXPECT_EQ(seen.end.code, Errc::kInvalidArgument);
+  EXPECT_THAT(seen.end.context, HasSubstr((dir_ / "data/part-0").string() + ": offset "));
+  EXPECT_THAT(seen.end.context, HasSubstr(", line 101, column 9: value: not finite"));
+}
+
+TEST_F(FeederTest, SkipsAtMostAsManyBadRecordsAsTheJobAllows) {
+  write_rows({100});
+  {
+    std::ofstream out(dir_ / "data" / "part-0", std::ios::app);
+    out << "1 5:1 7:inf\n" << std::string(700 * 1024, 'x') << "\n1 100:1 1000100:100.5\n";
+  }
+  spec_.on_bad_record = OnBadRecord::kSkip;
+  spec_.bad_records_max = 2;
+  rows_ = 100;
+  start();
+  admit(1);
+  // the row after the bad ones has id 100 and label 1: read it without the checks of read_all
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  std::uint64_t rows = 0;
+  for (;;) {
+    const auto view = (*reader)->next(20s);
+    if (!view) {
+      EXPECT_EQ(view.error().code, Errc::kEndOfData) << view.error().to_string();
+      break;
+    }
+    rows += view->rows;
+    (*reader)->release(*view);
+  }
+  EXPECT_EQ(rows, 101u);
+  feeder_.reset();
+  spec_.bad_records_max = 1;
+  start();
+  admit(1);
+  const Seen seen = read_all(1);
+  EXPECT_EQ(seen.end.code, Errc::kInvalidArgument);
+  EXPECT_THAT(seen.end.context, HasSubstr("more than 1 bad records"));
+}
+
+TEST_F(FeederTest, AFileThatChangesWhileItIsReadIsAnError) {
+  write_rows({5000});
+  start();
+  admit(1);
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  ASSERT_TRUE((*reader)->next(20s));
+  std::ofstream(dir_ / "data" / "part-0", std::ios::app) << "1 1:1\n";
+  for (;;) {
+    const auto view = (*reader)->next(20s);
+    if (view) {
+      (*reader)->release(*view);
+      continue;
+    }
+    EXPECT_EQ(view.error().code, Errc::kFailedPrecondition);
+    EXPECT_THAT(view.error().context, HasSubstr("part-0"));
+    break;
+  }
+}
+
+TEST_F(FeederTest, ARefusedLeaseReachesTheConsumer) {
+  write_rows({10});
+  start();
+  link_->refuse_with(Errc::kStaleEpoch);
+  admit(1);
+  EXPECT_EQ(read_all(1).end.code, Errc::kStaleEpoch);
+}
+
+TEST_F(FeederTest, DenseRowsKeepTheWidthOfTheFirstRecordOfTheInput) {
+  std::ofstream(dir_ / "data" / "a.csv") << "y,a,b\n1,2,3\n0,4,5\n";
+  std::ofstream(dir_ / "data" / "b.csv") << "y,a\n1,2\n";
+  spec_.format = Format::kCsv;
+  spec_.header = true;
+  spec_.shuffle = false;
+  start();
+  admit(1);
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  Result<BatchView> view = (*reader)->next(20s);
+  EXPECT_EQ(view.error().code, Errc::kInvalidArgument);
+  EXPECT_THAT(view.error().context,
+              HasSubstr("b.csv: offset 4, line 2, column 1: 2 columns; the first record of the "
+                        "input has 3"));
+}
+
+// ---- memory and deaths
+
+TEST_F(FeederTest, AStalledConsumerCostsBoundedMemoryAndThreeDescriptors) {
+  write_rows({20000});
+  start();
+  admit(1);
+  const std::size_t before = open_fds();
+  auto reader = attach(1);
+  ASSERT_TRUE(reader);
+  // both ends live here: 3 of the consumer; 3, a mailbox and a file of the feeder
+  ASSERT_TRUE(eventually([&] { return link_->counts("train").leased >= 3; }));
+  EXPECT_LE(open_fds(), before + 8);
+  EXPECT_EQ((*reader)->slots() * (*reader)->slot_bytes(), 4u << 20);
+  std::vector<BatchView> held;
+  for (std::uint32_t i = 0; i < (*reader)->slots(); ++i) {
+    const auto view = (*reader)->next(20s);
+    ASSERT_TRUE(view);
+    held.push_back(*view);
+  }
+  EXPECT_EQ((*reader)->next(10ms).error().code, Errc::kOverloaded);
+  EXPECT_LE(link_->counts("train").leased, 20u);
+  (*reader)->release(held[2]);
+  EXPECT_TRUE((*reader)->next(20s));
+}
+
+TEST_F(FeederTest, LeavesNothingBehindWhenConsumersAndFeederEnd) {
+  write_rows({300});
+  const std::size_t fds = open_fds(), maps = memfd_maps();
+  start();
+  for (std::uint8_t round = 1; round <= 3; ++round) {
+    admit(round);
+    auto reader = attach(round);
+    ASSERT_TRUE(reader);
+    ASSERT_TRUE((*reader)->next(20s));
+  }
+  feeder_.reset();
+  EXPECT_EQ(open_fds(), fds);
+  EXPECT_EQ(memfd_maps(), maps);
+  EXPECT_FALSE(fs::exists(dir_ / "feeder.sock"));
+}
+
+TEST_F(FeederTest, AKilledConsumerLeavesNothingAndItsSplitsGoToAnother) {
+  write_rows({3000});
+  start();
+  const std::size_t fds = open_fds(), maps = memfd_maps();
+  admit(1);
+  int out = -1;
+  const pid_t pid = spawn({"read", (dir_ / "feeder.sock").string(), "1", "3"}, &out);
+  const std::string printed = read_until(out, "holding");
+  EXPECT_THAT(printed, HasSubstr("holding"));
+  EXPECT_EQ(feeder_->attached(), 1u);
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(pid, nullptr, 0), pid);
+  ::close(out);
+  EXPECT_TRUE(eventually([&] { return feeder_->attached() == 0 && open_fds() == fds; }));
+  EXPECT_EQ(memfd_maps(), maps);
+  // the agent sees the task end: the job gives back, the feeder forgets
+  link_->drop(worker(1));
+  feeder_->drop(worker(1));
+  admit(2);
+  const Seen seen = read_all(2);
+  EXPECT_EQ(seen.end.code, Errc::kEndOfData);
+  EXPECT_EQ(seen.rows.at(0), every_row());
+}
+
+TEST_F(FeederTest, AProcessReadsTheSameRowsAsAThread) {
+  write_rows({1000});
+  start();
+  admit(1);
+  int out = -1;
+  const pid_t pid = spawn({"read", (dir_ / "feeder.sock").string(), "1"}, &out);
+  std::istringstream printed(read_until(out, "no such word"));
+  int status = -1;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  ::close(out);
+  EXPECT_EQ(status, 0);
+  std::multiset<std::uint64_t> rows;
+  for (std::uint64_t pass, id; printed >> pass >> id;) rows.insert(id);
+  EXPECT_EQ(rows, every_row());
+  EXPECT_TRUE(link_->wait_done("train", link_->counts("train").splits, 10s));
+}
+
+TEST_F(FeederTest, AKilledFeederLeavesNothingAtTheConsumer) {
+  write_rows({3000});
+  const std::size_t fds = open_fds(), maps = memfd_maps();
+  int out = -1;
+  const std::string socket = (dir_ / "feeder.sock").string();
+  const pid_t pid = spawn({"feed", socket, (dir_ / "data").string()}, &out);
+  EXPECT_THAT(read_until(out, "ready"), HasSubstr("ready"));
+  auto reader = PipeReader::attach(socket, token(1), 20s);
+  ASSERT_TRUE(reader) << reader.error().to_string();
+  ASSERT_TRUE((*reader)->next(20s));
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(pid, nullptr, 0), pid);
+  ::close(out);
+  int more = 0;
+  for (;; ++more) {  // what was published before is still good
+    const auto view = (*reader)->next(20s);
+    if (view) continue;
+    EXPECT_EQ(view.error().code, Errc::kUnavailable);
+    break;
+  }
+  EXPECT_LE(more, 4);
+  reader->reset();
+  EXPECT_EQ(open_fds(), fds);
+  EXPECT_EQ(memfd_maps(), maps);
+  // a new feeder takes the same place at once
+  start();
+  admit(1);
+  EXPECT_EQ(read_all(1).rows.at(0), every_row());
+}
+
+TEST_F(FeederTest, AConsumerThatScribblesIsCutOffAndOthersGoOn) {
+  write_rows({3000});
+  start();
+  admit(1);
+  admit(2);
+  auto socket = pipe::connect_unix((dir_ / "feeder.sock").string());
+  ASSERT_TRUE(socket);
+  pipe::Hello hello;
+  hello.token = token(1);
+  ASSERT_TRUE(pipe::send_message(socket->get(), std::as_bytes(std::span(&hello, 1)), {}));
+  pipe::Answer answer;
+  auto got = pipe::receive_message(socket->get(), std::as_writable_bytes(std::span(&answer, 1)), 4,
+                                   pipe::now() + 20s);
+  ASSERT_TRUE(got);
+  auto control =
+      pipe::Mapping::map(got->fds[1].get(), pipe::ControlLayout::bytes(answer.entries), true);
+  ASSERT_TRUE(control);
+  std::fill(control->data(), control->data() + control->size(), std::byte{0xee});
+  pipe::ring_eventfd(got->fds[3].get());
+  EXPECT_TRUE(eventually([&] { return feeder_->attached() == 0; }));
+  link_->drop(worker(1));
+  EXPECT_EQ(read_all(2).rows.at(0), every_row());
+}
+
+}  // namespace
+}  // namespace dlrun::io

@@ -1,0 +1,122 @@
+// Public data sets, when $DLRUN_DATA_DIR has them: counted by the parsers and by a few lines of
+// plain C++.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "io/core/record_parser.h"
+#include "io/source/local_source.h"
+#include "io/source/split_reader.h"
+
+namespace dlrun::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Rows, values, and the sums of labels, ids, fields and values: enough to tell one file from
+/// another.
+struct Sums {
+  std::uint64_t rows = 0, entries = 0, ids = 0, fields = 0;
+  double labels = 0, values = 0;
+};
+
+Sums parsed(const fs::path& path, const InputSpec& spec, std::uint64_t split_bytes) {
+  LocalSource source;
+  const FileEntry file = source.list({path.string()}, 1).value().at(0);
+  const RecordParser parser(spec);
+  Sums sums;
+  for (std::uint64_t begin = 0; begin < file.size_bytes; begin += split_bytes) {
+    const std::uint64_t end = std::min(begin + split_bytes, file.size_bytes);
+    auto reader = SplitReader::open(source, {0, 0, file.uri, file.etag, begin, end}, {}).value();
+    RecordBlock block;
+    parser.prepare(block);
+    while (auto chunk = reader->next().value()) {
+      const ParseProgress progress = parser.parse(chunk->text, chunk->offset, block);
+      EXPECT_FALSE(progress.bad) << describe(file.uri, 0, *progress.bad);
+      if (progress.bad) return sums;
+    }
+    sums.rows += block.rows();
+    sums.entries += block.values.size();
+    for (const float label : block.labels) sums.labels += label;
+    for (const float value : block.values) sums.values += value;
+    for (const std::uint64_t id : block.ids) sums.ids += id;
+    for (const std::uint32_t field : block.fields) sums.fields += field;
+  }
+  return sums;
+}
+
+Sums plain(const fs::path& path, int parts) {
+  std::ifstream in(path);
+  Sums sums;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream tokens(line);
+    std::string token;
+    tokens >> token;
+    ++sums.rows;
+    sums.labels += std::strtof(token.c_str(), nullptr);
+    while (tokens >> token) {
+      std::istringstream piece(token);
+      std::string field = "0", id = "0", value;
+      if (parts == 3) std::getline(piece, field, ':');
+      if (parts >= 2) std::getline(piece, id, ':');
+      std::getline(piece, value);
+      ++sums.entries;
+      sums.fields += std::stoull(field);
+      sums.ids += std::stoull(id);
+      sums.values += std::strtof(value.c_str(), nullptr);
+    }
+  }
+  return sums;
+}
+
+class RealData : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* dir = std::getenv("DLRUN_DATA_DIR");
+    if (dir == nullptr) GTEST_SKIP() << "DLRUN_DATA_DIR is not set: no public data sets here";
+    dir_ = dir;
+  }
+  void compare(const fs::path& name, const InputSpec& spec, int parts, std::uint64_t rows) {
+    const fs::path path = dir_ / name;
+    if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
+    const Sums expected = plain(path, parts);
+    EXPECT_EQ(expected.rows, rows);
+    for (const std::uint64_t split_bytes : {1ull << 30, 100'000ull, 777ull}) {
+      const Sums sums = parsed(path, spec, split_bytes);
+      EXPECT_EQ(sums.rows, rows);
+      EXPECT_EQ(sums.entries, expected.entries);
+      EXPECT_EQ(sums.ids, expected.ids);
+      EXPECT_EQ(sums.fields, expected.fields);
+      EXPECT_EQ(sums.labels, expected.labels);
+      EXPECT_NEAR(sums.values, expected.values, 1e-6 * std::abs(expected.values) + 1e-6);
+    }
+  }
+  fs::path dir_;
+};
+
+TEST_F(RealData, AgaricusInLibsvm) {
+  InputSpec spec;
+  spec.format = Format::kLibsvm;
+  compare("agaricus/train.libsvm", spec, 2, 6513);
+  compare("agaricus/test.libsvm", spec, 2, 1611);
+}
+
+TEST_F(RealData, ClicksInLibffm) {
+  InputSpec spec;
+  spec.format = Format::kLibffm;
+  compare("ctr/train-00000.libffm", spec, 3, 200);
+}
+
+TEST_F(RealData, HiggsInTabSeparatedColumns) {
+  InputSpec spec;
+  spec.format = Format::kCsv;
+  spec.delimiter = '\t';
+  compare("higgs/binary.train.tsv", spec, 1, 7000);
+  compare("higgs/binary.test.tsv", spec, 1, 500);
+}
+
+}  // namespace
+}  // namespace dlrun::io
