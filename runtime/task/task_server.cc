@@ -1,0 +1,562 @@
+#include "runtime/task/task_server.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "runtime/base/rng.h"
+#include "runtime/wire/task_codec.h"
+
+namespace dlrun::task {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kReadBytes = 64u << 10;
+constexpr Duration kCloseLinger = std::chrono::seconds(1);
+
+void close_fd(int& fd) {
+  if (fd >= 0) ::close(fd);
+  fd = -1;
+}
+
+/// In time that depends on nothing.
+bool same_token(const cluster::Token& a, const cluster::Token& b) {
+  unsigned differ = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned>(a[i] ^ b[i]);
+  return differ == 0;
+}
+
+/// The request number of an answer; 0 = it answers none.
+std::uint64_t request_of(const ToClient& m) {
+  if (const auto* at = std::get_if<InputAt>(&m)) return at->request;
+  if (const auto* reply = std::get_if<FeederReply>(&m)) return reply->request;
+  return 0;
+}
+std::uint64_t request_of(const ToServer& m) {
+  if (const auto* open = std::get_if<OpenInput>(&m)) return open->request;
+  if (const auto* files = std::get_if<FeederFiles>(&m)) return files->request;
+  if (const auto* lease = std::get_if<FeederLease>(&m)) return lease->request;
+  return 0;
+}
+
+}  // namespace
+
+class TaskServer::Impl {
+ public:
+  Impl(ServerOptions options, ServerCallbacks callbacks)
+      : options_(std::move(options)), callbacks_(std::move(callbacks)) {}
+
+  Status begin() {
+    struct stat st{};
+    if (::stat(options_.socket_dir.c_str(), &st) != 0) return fail_errno("socket directory " + options_.socket_dir);
+    epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
+    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (epoll_fd_ < 0 || wake_fd_ < 0) return fail_errno("epoll");
+    watch(wake_fd_, 0, EPOLLIN);
+    thread_ = std::thread([this] { run(); });
+    return {};
+  }
+
+  ~Impl() {
+    if (thread_.joinable()) {
+      {
+        const std::lock_guard lock(mutex_);
+        quit_ = true;
+      }
+      wake();
+      thread_.join();
+    }
+    for (auto& [id, c] : connections_) close_fd(c.fd);
+    for (auto& [id, l] : listeners_) close_fd(l.fd);
+    close_fd(wake_fd_);
+    close_fd(epoll_fd_);
+  }
+
+  std::string path_of(const TaskId& task) const {
+    std::uint64_t h = 0xcbf29ce484222325ULL;  // FNV-1a: the same in every process
+    for (const char c : to_string(task)) h = (h ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
+    char name[32];
+    std::snprintf(name, sizeof name, "/t%016llx", static_cast<unsigned long long>(mix64(h)));
+    return options_.socket_dir + name;
+  }
+
+  Result<std::string> open(const TaskId& task, const cluster::Token& token, Welcome welcome) {
+    const std::string path = path_of(task);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string temporary = path + ".n";
+    if (temporary.size() >= sizeof address.sun_path) {
+      return fail(Errc::kInvalidArgument, "socket path " + path + " is longer than 105 bytes: choose a shorter directory");
+    }
+    const std::lock_guard lock(mutex_);
+    if (tasks_.contains(task)) return fail(Errc::kAlreadyExists, to_string(task) + " is open");
+    std::memcpy(address.sun_path, temporary.c_str(), temporary.size() + 1);
+    ::unlink(temporary.c_str());
+    int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return fail_errno("socket");
+    // Bound under another name and renamed: whoever connects to the path finds a listener.
+    if (::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+        ::chmod(temporary.c_str(), 0600) != 0 || ::listen(fd, 128) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+      const int e = errno;
+      close_fd(fd);
+      return fail_errno("listen on " + path, e);
+    }
+    const std::uint64_t id = next_id_++;
+    tasks_[task] = Entry{token, std::move(welcome), id, {}};
+    calls_.push_back([this, id, fd, task, path] {
+      listeners_[id] = Listener{fd, task, path};
+      watch(fd, id, EPOLLIN);
+    });
+    wake();
+    return path;
+  }
+
+  Status set_welcome(const TaskId& task, Welcome welcome) {
+    const std::lock_guard lock(mutex_);
+    const auto it = tasks_.find(task);
+    if (it == tasks_.end()) return fail(Errc::kNotFound, to_string(task) + " is not open");
+    it->second.welcome = std::move(welcome);
+    return {};
+  }
+
+  void close(const TaskId& task) {
+    const std::lock_guard lock(mutex_);
+    const auto it = tasks_.find(task);
+    if (it == tasks_.end()) return;
+    calls_.push_back([this, id = it->second.listener, task] { do_close(id, task); });
+    tasks_.erase(it);
+    wake();
+  }
+
+  Status send(const TaskId& task, std::optional<PeerKind> only, const ToClient& message) {
+    DLRUN_ASSIGN(auto bytes, wire::frame(wire::encode(message)));
+    const std::uint64_t request = request_of(message);
+    const std::lock_guard lock(mutex_);
+    const auto it = tasks_.find(task);
+    if (it == tasks_.end()) return fail(Errc::kNotFound, to_string(task) + " is not open");
+    std::vector<std::uint64_t> to;
+    bool full = false;
+    for (auto& [id, peer] : it->second.peers) {
+      if (only && peer.kind != *only) continue;
+      if (request != 0 && peer.requests.erase(request) == 0) continue;
+      if (peer.queued_bytes + bytes.size() > options_.out_bytes_max) {
+        full = true;
+        continue;
+      }
+      peer.queued_bytes += bytes.size();
+      to.push_back(id);
+    }
+    if (to.empty()) {
+      if (full) return fail(Errc::kOverloaded, to_string(task) + " does not read its messages");
+      return fail(Errc::kUnavailable, to_string(task) + ": no process is connected that waits for this");
+    }
+    calls_.push_back([this, to = std::move(to), bytes = std::move(bytes)] {
+      for (const auto id : to) queue(id, bytes);
+    });
+    wake();
+    return {};
+  }
+
+ private:
+  /// What other threads may know of a connection after its Hello.
+  struct Peer {
+    PeerKind kind{};
+    std::size_t queued_bytes = 0;
+    std::unordered_set<std::uint64_t> requests;  ///< unanswered
+  };
+  struct Entry {
+    cluster::Token token{};
+    Welcome welcome;
+    std::uint64_t listener = 0;
+    std::map<std::uint64_t, Peer> peers;
+  };
+  struct Listener {
+    int fd = -1;
+    TaskId task;
+    std::string path;
+  };
+  struct Connection {
+    int fd = -1;
+    TaskId task;
+    std::uint64_t listener = 0;
+    bool open = false;  ///< Hello was right
+    PeerKind kind{};
+    TimePoint hello_by{};
+    std::string in, out;
+    std::size_t out_sent = 0;
+    bool writing = false;
+    bool closing = false;  ///< flush, then close
+    TimePoint close_by{};
+    std::string who;  ///< pid and uid
+  };
+
+  void wake() {
+    const std::uint64_t one = 1;
+    (void)!::write(wake_fd_, &one, sizeof one);
+  }
+
+  void watch(int fd, std::uint64_t id, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = id;
+    ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
+  }
+
+  void log(const std::string& line) const {
+    if (callbacks_.on_log) callbacks_.on_log(line);
+  }
+
+  void run() {
+    epoll_event events[64];
+    for (;;) {
+      std::deque<std::function<void()>> calls;
+      {
+        const std::lock_guard lock(mutex_);
+        if (quit_) return;
+        calls.swap(calls_);
+      }
+      for (auto& call : calls) call();
+      const int n = ::epoll_wait(epoll_fd_, events, 64, next_timeout());
+      for (int i = 0; i < n; ++i) {
+        const std::uint64_t id = events[i].data.u64;
+        if (id == 0) {
+          std::uint64_t count;
+          (void)!::read(wake_fd_, &count, sizeof count);
+        } else if (listeners_.contains(id)) {
+          accept_all(id);
+        } else {
+          if ((events[i].events & EPOLLOUT) != 0) flush(id);
+          if ((events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_some(id);
+        }
+      }
+    }
+  }
+
+  /// Closes what is over time; ms until the next, -1 = none. Connections that wait for something are few.
+  int next_timeout() {
+    const TimePoint now = clock_.now();
+    std::optional<TimePoint> next;
+    std::vector<std::uint64_t> late;
+    for (const std::uint64_t id : timed_) {
+      const auto it = connections_.find(id);
+      if (it == connections_.end()) continue;
+      const TimePoint at = it->second.closing ? it->second.close_by : it->second.hello_by;
+      if (at <= now) {
+        late.push_back(id);
+      } else if (!next || at < *next) {
+        next = at;
+      }
+    }
+    for (const std::uint64_t id : late) {
+      if (!connections_[id].closing) log(connections_[id].who + ": no Hello in time");
+      drop(id);
+    }
+    if (!next) return -1;
+    return static_cast<int>(std::clamp<std::int64_t>((*next - now) / milliseconds(1) + 1, 0, 60'000));
+  }
+
+  void accept_all(std::uint64_t listener_id) {
+    const Listener& listener = listeners_[listener_id];
+    for (;;) {
+      int fd = ::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd < 0) return;
+      ucred peer{};
+      socklen_t size = sizeof peer;
+      ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+      Connection c;
+      c.who = to_string(listener.task) + ": process " + std::to_string(peer.pid) + " of uid " + std::to_string(peer.uid);
+      std::size_t of_task = 0;
+      for (const auto& [id, other] : connections_) of_task += other.listener == listener_id ? 1 : 0;
+      if (of_task >= options_.connections_per_task_max || connections_.size() >= options_.connections_max) {
+        log(c.who + ": too many connections");
+        close_fd(fd);
+        continue;
+      }
+      std::uint64_t id;
+      {
+        const std::lock_guard lock(mutex_);
+        id = next_id_++;
+      }
+      c.fd = fd;
+      c.task = listener.task;
+      c.listener = listener_id;
+      c.hello_by = clock_.now() + options_.hello_timeout;
+      connections_[id] = std::move(c);
+      timed_.insert(id);
+      watch(fd, id, EPOLLIN);
+    }
+  }
+
+  Connection* find(std::uint64_t id) {
+    const auto it = connections_.find(id);
+    return it == connections_.end() ? nullptr : &it->second;
+  }
+
+  void read_some(std::uint64_t id) {
+    Connection* c = find(id);
+    if (c == nullptr) return;
+    static thread_local char buffer[kReadBytes];
+    const ssize_t n = ::recv(c->fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) {
+      drop(id);
+      return;
+    }
+    if (c->closing) return;
+    c->in.append(buffer, static_cast<std::size_t>(n));
+    std::size_t consumed = 0;
+    std::string_view message;
+    for (;;) {
+      const auto more = wire::unframe(c->in, consumed, message);
+      if (!more) {
+        refuse(id, more.error());
+        return;
+      }
+      if (!*more) break;
+      if (!on_frame(id, message)) return;
+      c = find(id);
+      if (c == nullptr || c->closing) return;
+    }
+    c->in.erase(0, consumed);
+    if (!c->open && c->in.size() > 4096) refuse(id, Error{Errc::kInvalidArgument, "the first message is no Hello"});
+  }
+
+  /// False: the connection is over.
+  bool on_frame(std::uint64_t id, std::string_view bytes) {
+    Connection& c = *find(id);
+    auto message = wire::decode_to_server(bytes);
+    if (!message && message.error().code == Errc::kUnsupported && c.open) {
+      log(c.who + ": skipped: " + message.error().context);
+      return true;
+    }
+    if (!message) {
+      refuse(id, message.error());
+      return false;
+    }
+    const Hello* hello = std::get_if<Hello>(&*message);
+    if (!c.open) {
+      if (hello == nullptr) {
+        refuse(id, Error{Errc::kInvalidArgument, "the first message is no Hello"});
+        return false;
+      }
+      return on_hello(id, *hello);
+    }
+    if (hello != nullptr) {
+      refuse(id, Error{Errc::kInvalidArgument, "a second Hello"});
+      return false;
+    }
+    const std::uint64_t request = request_of(*message);
+    if (request != 0) {
+      bool full = false;
+      {
+        const std::lock_guard lock(mutex_);
+        const auto task = tasks_.find(c.task);
+        if (task != tasks_.end()) {
+          Peer& peer = task->second.peers[id];
+          full = peer.requests.size() >= options_.requests_max;
+          if (!full) peer.requests.insert(request);
+        }
+      }
+      if (full) {
+        refuse(id, Error{Errc::kOverloaded, "too many unanswered requests"});
+        return false;
+      }
+    }
+    if (callbacks_.on_message) callbacks_.on_message(c.task, c.kind, std::move(*message));
+    return true;
+  }
+
+  bool on_hello(std::uint64_t id, const Hello& hello) {
+    Connection& c = *find(id);
+    Welcome welcome;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto task = tasks_.find(c.task);
+      if (task != tasks_.end() && same_token(task->second.token, hello.token) && hello.version > 0) {
+        welcome = task->second.welcome;
+        task->second.peers[id].kind = hello.kind;
+        c.open = true;
+      }
+    }
+    if (!c.open) {
+      refuse(id, hello.version == 0 ? Error{Errc::kUnsupported, "protocol version 0"}
+                                    : Error{Errc::kPermissionDenied, "wrong token"});
+      return false;
+    }
+    timed_.erase(id);
+    c.kind = hello.kind;
+    welcome.version = std::min(hello.version, kProtocolVersion);
+    auto bytes = wire::frame(wire::encode(ToClient(std::move(welcome))));
+    if (!bytes) {
+      refuse(id, bytes.error());
+      return false;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      const auto task = tasks_.find(c.task);
+      if (task != tasks_.end()) task->second.peers[id].queued_bytes += bytes->size();
+    }
+    queue(id, *bytes);
+    Connection* still = find(id);
+    if (still != nullptr && callbacks_.on_message) callbacks_.on_message(still->task, hello.kind, hello);
+    return find(id) != nullptr;
+  }
+
+  void refuse(std::uint64_t id, const Error& error) {
+    Connection& c = *find(id);
+    log(c.who + ": refused: " + error.to_string());
+    auto bytes = wire::frame(wire::encode(ToClient(Refused{error.code, error.context})));
+    begin_close(id);
+    if (bytes) queue(id, *bytes);
+  }
+
+  void begin_close(std::uint64_t id) {
+    Connection& c = *find(id);
+    c.closing = true;
+    c.close_by = clock_.now() + kCloseLinger;
+    timed_.insert(id);
+  }
+
+  void queue(std::uint64_t id, const std::string& bytes) {
+    Connection* c = find(id);
+    if (c == nullptr) return;
+    c->out += bytes;
+    flush(id);
+  }
+
+  void flush(std::uint64_t id) {
+    Connection* c = find(id);
+    if (c == nullptr) return;
+    std::size_t sent = 0;
+    while (c->out_sent < c->out.size()) {
+      const ssize_t n =
+          ::send(c->fd, c->out.data() + c->out_sent, c->out.size() - c->out_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) break;
+      if (n < 0) {
+        drop(id);
+        return;
+      }
+      c->out_sent += static_cast<std::size_t>(n);
+      sent += static_cast<std::size_t>(n);
+    }
+    if (sent > 0) {
+      const std::lock_guard lock(mutex_);
+      const auto task = tasks_.find(c->task);
+      if (task != tasks_.end()) {
+        const auto peer = task->second.peers.find(id);
+        if (peer != task->second.peers.end()) peer->second.queued_bytes -= std::min(sent, peer->second.queued_bytes);
+      }
+    }
+    const bool all = c->out_sent == c->out.size();
+    if (all || c->out_sent > (1u << 20)) {
+      c->out.erase(0, c->out_sent);
+      c->out_sent = 0;
+    }
+    if (all && c->closing) {
+      // The peer may still be writing: closing now could turn what we sent into a reset. Wait for its end or close_by.
+      ::shutdown(c->fd, SHUT_WR);
+    }
+    if (all == c->writing) {
+      c->writing = !all;
+      epoll_event event{};
+      event.events = EPOLLIN | (c->writing ? std::uint32_t{EPOLLOUT} : 0u);
+      event.data.u64 = id;
+      ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, c->fd, &event);
+    }
+  }
+
+  void drop(std::uint64_t id) {
+    const auto it = connections_.find(id);
+    if (it == connections_.end()) return;
+    Connection c = std::move(it->second);
+    connections_.erase(it);
+    timed_.erase(id);
+    close_fd(c.fd);
+    if (!c.open) return;
+    std::size_t left = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto task = tasks_.find(c.task);
+      if (task != tasks_.end() && task->second.listener == c.listener) {
+        task->second.peers.erase(id);
+        for (const auto& [other, peer] : task->second.peers) left += peer.kind == c.kind ? 1 : 0;
+      }
+    }
+    if (callbacks_.on_gone) callbacks_.on_gone(c.task, c.kind, left);
+  }
+
+  void do_close(std::uint64_t listener_id, const TaskId& task) {
+    const auto it = listeners_.find(listener_id);
+    if (it == listeners_.end()) return;
+    bool reopened;
+    {
+      const std::lock_guard lock(mutex_);
+      reopened = tasks_.contains(task);
+    }
+    if (!reopened) ::unlink(it->second.path.c_str());
+    close_fd(it->second.fd);
+    listeners_.erase(it);
+    std::vector<std::uint64_t> ids;
+    for (const auto& [id, c] : connections_) {
+      if (c.listener == listener_id) ids.push_back(id);
+    }
+    for (const std::uint64_t id : ids) {
+      begin_close(id);
+      flush(id);
+    }
+  }
+
+  ServerOptions options_;
+  ServerCallbacks callbacks_;
+  SystemClock clock_;
+  int epoll_fd_ = -1, wake_fd_ = -1;
+  std::thread thread_;
+
+  std::mutex mutex_;  // tasks_, calls_, next_id_, quit_. Never held while a callback runs.
+  std::unordered_map<TaskId, Entry> tasks_;
+  std::deque<std::function<void()>> calls_;
+  std::uint64_t next_id_ = 1;
+  bool quit_ = false;
+
+  // Of the thread.
+  std::map<std::uint64_t, Listener> listeners_;
+  std::unordered_map<std::uint64_t, Connection> connections_;
+  std::unordered_set<std::uint64_t> timed_;  ///< connections before Hello or closing
+};
+
+TaskServer::TaskServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TaskServer::~TaskServer() = default;
+
+Result<std::unique_ptr<TaskServer>> TaskServer::start(ServerOptions options, ServerCallbacks callbacks) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(callbacks));
+  DLRUN_TRY(impl->begin());
+  return std::unique_ptr<TaskServer>(new TaskServer(std::move(impl)));
+}
+
+std::string TaskServer::socket_path(const TaskId& task) const { return impl_->path_of(task); }
+Result<std::string> TaskServer::open(const TaskId& task, const cluster::Token& token, Welcome welcome) {
+  return impl_->open(task, token, std::move(welcome));
+}
+Status TaskServer::set_welcome(const TaskId& task, Welcome welcome) { return impl_->set_welcome(task, std::move(welcome)); }
+void TaskServer::close(const TaskId& task) { impl_->close(task); }
+Status TaskServer::send(const TaskId& task, ToClient message) { return impl_->send(task, std::nullopt, message); }
+Status TaskServer::send(const TaskId& task, PeerKind only, ToClient message) { return impl_->send(task, only, message); }
+
+}  // namespace dlrun::task
