@@ -81,6 +81,7 @@ struct SlotMap {
   Epoch epoch;
   std::vector<ShardId> owner;                              ///< kSlots entries
   static SlotMap even(std::uint32_t shards, Epoch epoch);  ///< slot s -> shard s * shards / kSlots
+  friend bool operator==(const SlotMap&, const SlotMap&) = default;
 };
 
 /// Where a shard listens.
@@ -99,6 +100,7 @@ struct PsView {
   std::array<std::uint8_t, 32> token{};  ///< issued by the job actor; every request carries it
   std::uint32_t workers =
       0;  ///< how many clocks BSP and SSP wait for at the start of the generation
+  friend bool operator==(const PsView&, const PsView&) = default;
 };
 
 // ---- requests: client -> shard, in this header; keys [n] and values [n, dim] travel beside it as
