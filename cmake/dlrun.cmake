@@ -19,7 +19,7 @@ add_library(dlrun_flags INTERFACE)
 target_include_directories(dlrun_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/gen)
 target_compile_options(dlrun_flags INTERFACE
   -Wall -Wextra -Wno-missing-field-initializers
-  -Wno-restrict  # false alarms of GCC 12 on std::string's operator+
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # false alarms of GCC 12 on the operator+ of std::string
   -march=x86-64-v2 -fno-omit-frame-pointer
   $<$<BOOL:${DLRUN_WERROR}>:-Werror>)
 if(DLRUN_SANITIZE)
