@@ -67,6 +67,7 @@ struct Placement {
   JobId job;
   Generation generation;
   std::vector<Slot> slots;  ///< same order as GangRequest::tasks
+  friend bool operator==(const Placement&, const Placement&) = default;
 };
 
 /// One line of `dlrun why`: e.g. {"memory", 3, 4, "worker/0 needs 64 GiB, the largest free is 32 GiB on node-1"}.
@@ -75,6 +76,7 @@ struct WhyLine {
   std::uint32_t nodes_failing = 0;
   std::uint32_t nodes_total = 0;
   std::string detail;
+  friend bool operator==(const WhyLine&, const WhyLine&) = default;
 };
 
 struct Usage {
@@ -82,6 +84,7 @@ struct Usage {
   std::int64_t memory_bytes_used = 0;
   std::int32_t gpus_used = 0;
   std::int32_t ports_used = 0;
+  friend bool operator==(const Usage&, const Usage&) = default;
 };
 
 /// The face that the control plane sees. Implementation: SchedulerCore; its oracle in the tests is brute force.
