@@ -6,8 +6,8 @@
 . "$(dirname "$0")/tools/lib.sh"
 . "$dlrun_source/tools/install-deps.sh"
 
-# bench/NAME.cc is the bench NAME.
-bench_names() { (cd "$dlrun_source/bench" 2>/dev/null && ls -- *.cc 2>/dev/null | sed 's/\.cc$//') || true; }
+# bench/programs/NAME.cc is the bench NAME.
+bench_names() { (cd "$dlrun_source/bench/programs" 2>/dev/null && ls -- *.cc 2>/dev/null | sed 's/\.cc$//') || true; }
 
 quick=() check=0 names=()
 for argument in "$@"; do

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 
