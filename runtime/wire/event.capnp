@@ -96,7 +96,7 @@ struct SplitFinished {
 struct BarrierMet {
   generation @0 :UInt32;
   role @1 :Text;
-  name @2 :Text;
+  name @2 :Data;
   round @3 :UInt64;
 }
 

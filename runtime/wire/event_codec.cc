@@ -105,7 +105,7 @@ struct PutEvent {
     auto b = to.initBarrierMet();
     b.setGeneration(e.generation.value);
     b.setRole(e.role);
-    b.setName(e.name);
+    b.setName(data_of(e.name));
     b.setRound(e.round);
   }
 };
