@@ -220,6 +220,10 @@ class ZmqListener final : public ZmqChannel {
   ZmqListener(std::shared_ptr<void> context, Socket socket)
       : ZmqChannel(std::move(context)), socket_(std::move(socket)) {}
 
+  ~ZmqListener() override {
+    for (const std::string& path : paths_) ::unlink(path.c_str());  // zmq leaves the file
+  }
+
   Status bind(const std::string& endpoint, const std::string& advertise_host) {
     if (endpoint.rfind("tcp://", 0) != 0 && endpoint.rfind("ipc://", 0) != 0) {
       return fail(Errc::kInvalidArgument, "bind " + endpoint + ": neither tcp:// nor ipc://");
@@ -231,7 +235,8 @@ class ZmqListener final : public ZmqChannel {
       return zmq_fail("bind " + endpoint);
     std::string real(bound);
     if (real.rfind("ipc://", 0) == 0) {
-      ::chmod(real.c_str() + 6, 0600);
+      paths_.push_back(real.substr(6));
+      ::chmod(paths_.back().c_str(), 0600);
     } else if (!advertise_host.empty()) {
       const bool v6 =
           advertise_host.find(':') != std::string::npos && advertise_host.front() != '[';
@@ -280,6 +285,7 @@ class ZmqListener final : public ZmqChannel {
  private:
   Socket socket_;
   std::vector<std::string> endpoints_;
+  std::vector<std::string> paths_;  ///< socket files that are ours
 };
 
 class ZmqDialer final : public ZmqChannel {
