@@ -2,6 +2,7 @@
 //   pipe_peer read SOCKET TOKEN_BYTE [HOLD]   prints "pass id" for each row; after HOLD batches
 //   sleeps with them held pipe_peer feed SOCKET FILE...             a feeder (libsvm, two passes)
 //   with a ledger of its own; prints "ready"
+//   pipe_peer main DIRECTORY                  feeder_main() in that directory
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "io/feeder/feeder.h"
+#include "io/feeder/feeder_main.h"
 #include "io/pipe/reader.h"
 #include "io/source/local_source.h"
 #include "tests/io/fake_agent_link.h"
@@ -69,8 +71,10 @@ int feed(const std::string& socket, std::vector<std::string> files) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) return 64;
+  if (argc < 3) return 64;
   const std::string mode = argv[1];
+  if (mode == "main") return ::chdir(argv[2]) == 0 ? feeder_main(1, argv) : 64;
+  if (argc < 4) return 64;
   if (mode == "read")
     return read_all(argv[2], static_cast<std::uint8_t>(std::atoi(argv[3])),
                     argc > 4 ? std::atol(argv[4]) : -1);
