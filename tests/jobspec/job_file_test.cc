@@ -54,7 +54,7 @@ label_column = -1
 
 [restart]
 max = 1
-on = ["node-lost"]
+on = ["node_lost"]
 )";
 
 constexpr const char* kYaml = R"(
@@ -91,7 +91,7 @@ input:
     label_column: -1
 restart:
   max: 1
-  on: [node-lost]
+  on: [node_lost]
 )";
 
 std::string problem_of(std::string_view text, Syntax syntax, std::string_view file) {
