@@ -259,13 +259,13 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
     bool full = false;
     {
       std::scoped_lock lock(mutex_);
-      auto& inside = barriers_[barrier->name];
+      auto& inside = barriers_[{barrier->name, barrier->round}];
       inside.insert(from.rank);
       full = inside.size() == job_.workers;
-      if (full) inside.clear();
     }
     for (std::uint32_t rank = 0; full && rank < job_.workers; ++rank) {
-      static_cast<void>(server_->send(worker_id(rank), task::BarrierPassed{barrier->name}));
+      static_cast<void>(
+          server_->send(worker_id(rank), task::BarrierPassed{barrier->name, barrier->round}));
     }
   } else if (auto* open = std::get_if<task::OpenInput>(&message)) {
     task::InputAt at;
