@@ -98,7 +98,12 @@ task::Welcome LocalCluster::welcome(const TaskId& task) const {
   hello.ps.workers = job_.workers;
   hello.ps.token = token_of({JobId{1}, "tables", 0, Generation{1}});
   if (job_.shards > 0) hello.ps.map = ps::SlotMap::even(job_.shards, kEpoch);
-  for (const auto& [rank, endpoint] : shards_) hello.ps.shards.push_back(endpoint);
+  // a shard host is told of all shards before any of them has an address
+  for (std::uint32_t shard = 0; shard < job_.shards; ++shard) {
+    const auto at = shards_.find(shard);
+    hello.ps.shards.push_back(at != shards_.end() ? at->second
+                                                  : ps::ShardEndpoint{ShardId{shard}, "", "", {}});
+  }
   return hello;
 }
 
