@@ -28,12 +28,12 @@ void shard_actor(caf::blocking_actor* self, std::shared_ptr<ShardLoop> loop) {
 
 }  // namespace
 
-void ShardHandle::worker_left(WorkerId worker) const {
+void ShardHandle::worker_left(WorkerId worker) {
   caf::anon_send(actor_, left_atom::value, worker.value);
   loop_->wake();
 }
 
-void ShardHandle::stop() const {
+void ShardHandle::stop() {
   caf::anon_send(actor_, stop_atom::value);
   loop_->wake();
 }

@@ -20,7 +20,7 @@ std::optional<std::string> check_env_name(std::string_view name);    ///< UTF-8,
 std::optional<std::string> check_label_text(std::string_view what, std::string_view text);  ///< <= 256, no control characters
 std::optional<std::string> check_role_program(const cluster::RoleSpec& role);  ///< argv against program
 
-/// Every cause that a job can be restarted on, as people write it ("node_lost").
+/// Every cause that a job can be restarted on, as people write it ("node-lost").
 std::vector<std::pair<std::string, cluster::Cause>> cause_names();
 
 }  // namespace dlrun::jobspec

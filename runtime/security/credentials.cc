@@ -84,6 +84,23 @@ Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, W
   return out;
 }
 
+Result<CredentialFiles> make_server_certificate(const std::string& folder, const std::string& name,
+                                                const PemPair& ca,
+                                                const std::vector<std::string>& alt_names,
+                                                WallTime now) {
+  CredentialFiles files{folder + "/ca.pem", folder + "/" + name + ".pem",
+                        folder + "/" + name + ".key"};
+  DLRUN_ASSIGN(const std::string key, make_key());
+  DLRUN_ASSIGN(const std::string csr, make_csr(key, name));
+  DLRUN_ASSIGN(
+      const std::string certificate,
+      sign_csr(ca, csr,
+               SignOptions{CertKind::kCoordinator, name, kCertificateLife, now, alt_names}));
+  DLRUN_TRY(write_private_file(files.key_path, key));
+  DLRUN_TRY(write_private_file(files.certificate_path, certificate + ca.certificate_pem));
+  return files;
+}
+
 Result<std::string> sign_statement(const std::string& key_text, const std::string& statement) {
   DLRUN_ASSIGN(const KeyPtr key, parse_key(key_text));
   const std::unique_ptr<EVP_MD_CTX, Freer<EVP_MD_CTX_free>> context(EVP_MD_CTX_new());

@@ -31,6 +31,13 @@ struct CoordinatorCredentials {
 /// nothing half made.
 Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now);
 
+/// A certificate for a TLS server that people's tools reach by name or address (REST), made anew:
+/// <name>.pem, <name>.key.
+Result<CredentialFiles> make_server_certificate(const std::string& folder, const std::string& name,
+                                                const PemPair& ca,
+                                                const std::vector<std::string>& alt_names,
+                                                WallTime now);
+
 struct NodeCredentials {
   CredentialFiles files;
   CertInfo info;

@@ -223,6 +223,9 @@ Result<std::string> sign_csr(const PemPair& ca, const std::string& csr_pem,
   const std::int64_t now_s = options.now.ns / kSecond;
   DLRUN_TRY(set_common_fields(certificate.get(), name.get(), X509_get_subject_name(issuer.get()),
                               key, now_s - 300, now_s + options.valid_for.count() / kSecond));
+  std::string alt_names;
+  for (const std::string& name : options.alt_names)
+    alt_names += (alt_names.empty() ? "" : ",") + name;
   const char* usage = options.kind == CertKind::kCoordinator ? "critical,serverAuth,clientAuth"
                                                              : "critical,clientAuth";
   if (!add_extension(certificate.get(), issuer.get(), NID_basic_constraints, "critical,CA:FALSE") ||
@@ -231,6 +234,8 @@ Result<std::string> sign_csr(const PemPair& ca, const std::string& csr_pem,
       !add_extension(certificate.get(), issuer.get(), NID_subject_key_identifier, "hash") ||
       !add_extension(certificate.get(), issuer.get(), NID_authority_key_identifier,
                      "keyid:always") ||
+      (!alt_names.empty() &&
+       !add_extension(certificate.get(), issuer.get(), NID_subject_alt_name, alt_names.c_str())) ||
       X509_sign(certificate.get(), issuer_key.get(), EVP_sha256()) == 0)
     return fail_openssl(Errc::kInternal, "sign certificate");
   return certificate_pem(certificate.get());

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/base/time.h"
@@ -43,6 +44,8 @@ struct SignOptions {
   std::string common_name;  ///< decides; the request's own subject is only compared with it
   Duration valid_for{};     ///< from five minutes before `now`
   WallTime now;
+  std::vector<std::string>
+      alt_names;  ///< "DNS:name", "IP:address": for servers that people's tools reach by name
 };
 /// Checks the request's signature and that it asks for `common_name`. Serial: 128 random bits.
 Result<std::string> sign_csr(const PemPair& ca, const std::string& csr_pem,

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 #include <sys/stat.h>
@@ -78,6 +80,14 @@ Result<std::string> random_bytes(std::size_t n) {
 Digest sha256(std::string_view bytes) {
   Digest out;
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), out.data());
+  return out;
+}
+
+Digest hmac_sha256(std::string_view key, std::string_view bytes) {
+  Digest out;
+  unsigned int n = out.size();
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), out.data(), &n);
   return out;
 }
 

@@ -18,6 +18,7 @@ using Digest = std::array<std::uint8_t, 32>;
 /// From the operating system's generator.
 Result<std::string> random_bytes(std::size_t n);
 Digest sha256(std::string_view bytes);
+Digest hmac_sha256(std::string_view key, std::string_view bytes);
 std::string to_hex(std::span<const std::uint8_t> bytes);
 /// kInvalidArgument unless `text` is an even number of hex digits.
 Result<std::string> from_hex(std::string_view text);

@@ -1,0 +1,397 @@
+#include "runtime/cluster/actor/agent_host.h"
+
+#include <sys/stat.h>
+
+#include <future>
+#include <map>
+#include <unordered_map>
+
+#include "runtime/cluster/actor/feeders.h"
+#include "runtime/cluster/actor/serial_worker.h"
+#include "runtime/cluster/actor/task_dir.h"
+#include "runtime/logs/log_shipper.h"
+#include "runtime/security/secret.h"
+#include "runtime/shim/shim_client.h"
+#include "runtime/task/task_server.h"
+
+namespace dlrun::cluster {
+namespace {
+
+constexpr const char* kDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr auto kStopFeedersWithin = std::chrono::seconds(2);
+
+TaskEnd start_failed(std::string detail) {
+  TaskEnd end;
+  end.cause = Cause::kStartFailed;
+  end.detail = std::move(detail);
+  return end;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+std::uint64_t to_ms(Duration d) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+}
+
+}  // namespace
+
+class AgentHost::Impl {
+ public:
+  explicit Impl(AgentHostOptions options)
+      : options_(std::move(options)), tasks_dir_(options_.data_dir + "/tasks") {}
+  ~Impl() { stop(); }
+
+  Status open() {
+    DLRUN_TRY(security::make_private_folder(tasks_dir_));
+    DLRUN_TRY(security::make_private_folder(options_.run_dir));
+    std::vector<std::string> broken;
+    for (FoundDir& found : scan_task_dirs(tasks_dir_, &broken)) found_.push_back(std::move(found));
+    for (const std::string& line : broken) log(line);
+
+    task::ServerOptions server_options;
+    server_options.socket_dir = options_.run_dir;
+    task::ServerCallbacks callbacks;
+    callbacks.on_message = [this](const TaskId& task, task::PeerKind kind, task::ToServer message) {
+      run([this, task, kind, message = std::move(message)]() mutable {
+        on_process(task, kind, std::move(message));
+      });
+    };
+    callbacks.on_gone = [](const TaskId&, task::PeerKind, std::size_t) {};
+    callbacks.on_log = [this](const std::string& line) { log(line); };
+    DLRUN_ASSIGN(server_, task::TaskServer::start(server_options, std::move(callbacks)));
+
+    shim::ShimClient::Options shim_options;
+    shim_options.shim_program = options_.shim_program;
+    shim_options.on_event = [this](const shim::ShimEvent& event) {
+      run([this, event] { on_shim(event); });
+    };
+    DLRUN_ASSIGN(shims_, shim::ShimClient::start(std::move(shim_options)));
+
+    logs::ShipperOptions shipper_options;
+    shipper_options.keys.public_key = options_.log_public_key;
+    shipper_options.keys.secret_key = options_.log_secret_key;
+    DLRUN_ASSIGN(shipper_, logs::LogShipper::start(std::move(shipper_options)));
+
+    FeederOptions feeder_options;
+    feeder_options.run_dir = options_.run_dir;
+    feeder_options.self_program = options_.self_program;
+    feeder_options.linger = options_.feeder_linger;
+    feeder_options.server = server_.get();
+    feeder_options.shims = shims_.get();
+    feeder_options.clock = &clock_;
+    feeder_options.after = [this](Duration wait, std::function<void()> f) {
+      worker_.post_after(wait, guarded(std::move(f)));
+    };
+    feeder_options.log = [this](const std::string& line) { log(line); };
+    feeders_ = std::make_unique<Feeders>(std::move(feeder_options));
+    return {};
+  }
+
+  std::vector<FoundTask> found() const {
+    std::vector<FoundTask> out;
+    for (const FoundDir& dir : found_)
+      if (!dir.cleaned) out.push_back(dir.found);
+    return out;
+  }
+
+  void begin(std::function<void(HostEvent)> emit) {
+    run([this, emit = std::move(emit)]() mutable {
+      emit_ = std::move(emit);
+      feeders_->sweep();
+      for (const FoundDir& dir : std::exchange(found_, {})) take_up(dir);
+    });
+  }
+
+  void post(AgentEffect effect) {
+    run([this, effect = std::move(effect)]() mutable {
+      std::visit([this](auto& e) { perform(e); }, effect);
+    });
+  }
+
+ private:
+  struct Task {
+    PrepareTask prepare;
+    std::optional<StartTask> start;
+    std::string dir;
+  };
+
+  /// On the worker, unless the host is closing by then: what it would use is gone.
+  std::function<void()> guarded(std::function<void()> f) {
+    return [this, f = std::move(f)] {
+      if (!closing_) f();
+    };
+  }
+  void run(std::function<void()> f) { worker_.post(guarded(std::move(f))); }
+
+  void log(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
+  void emit(HostEvent event) {
+    if (emit_) emit_(std::move(event));
+  }
+  Task* find(const TaskId& id) {
+    const auto it = tasks_.find(id);
+    return it == tasks_.end() ? nullptr : &it->second;
+  }
+  std::string dir_of(const TaskId& task) const { return tasks_dir_ + "/" + task_dir_name(task); }
+
+  void stop() {
+    const auto until = std::chrono::steady_clock::now() + kStopFeedersWithin;
+    for (bool first = true;; first = false) {
+      std::promise<bool> done;
+      run([&] {
+        emit_ = nullptr;
+        if (feeders_ && first) feeders_->stop_idle();
+        closing_ =
+            !feeders_ || feeders_->idle_running() == 0 || std::chrono::steady_clock::now() > until;
+        done.set_value(closing_);
+      });
+      if (done.get_future().get()) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    shims_.reset();
+    server_.reset();
+    shipper_.reset();
+    worker_.stop();
+  }
+
+  // ---- effects
+
+  void perform(SendToCoordinator&) {}  // the actor's own
+
+  void perform(PrepareDir& effect) {
+    const TaskId id = effect.task.task;
+    const std::string dir = dir_of(id);
+    Status made = make_task_dir(dir, effect.task);
+    if (made) tasks_[id] = Task{std::move(effect.task), std::nullopt, dir};
+    emit(TaskPrepared{id, std::move(made)});
+  }
+
+  void perform(SpawnShim& effect) {
+    const TaskId id = effect.task.task;
+    Task& task = tasks_[id];
+    if (task.dir.empty()) task = Task{std::move(effect.task), std::nullopt, dir_of(id)};
+    task.start = std::move(effect.start);
+    if (Status ok = spawn(task); !ok) {
+      server_->close(id);
+      emit(TaskExited{id, start_failed(ok.error().context)});
+    }
+  }
+
+  Status spawn(const Task& task) {
+    DLRUN_TRY(write_start(task.dir, *task.start));
+    DLRUN_ASSIGN(const std::string socket, open_socket(task));
+    DLRUN_ASSIGN(shim::Spec spec, spec_of(task, socket));
+    shipper_->add(task.prepare.task, task.dir + "/logs");
+    return shims_->spawn(task.dir, std::move(spec));
+  }
+
+  Result<std::string> open_socket(const Task& task) {
+    task::Welcome welcome;
+    welcome.task = task.prepare.task;
+    welcome.epoch = task.prepare.epoch;
+    welcome.world = task.prepare.world;
+    welcome.job_name = task.prepare.job_name;
+    welcome.ps = task.start->ps;
+    welcome.inputs = task.prepare.inputs;
+    return server_->open(task.prepare.task, task.prepare.token, std::move(welcome));
+  }
+
+  /// Later entries of the same name win; what the agent adds comes last.
+  Result<shim::Spec> spec_of(const Task& task, const std::string& socket) const {
+    const PrepareTask& p = task.prepare;
+    std::map<std::string, std::string> env;
+    for (const auto& [name, value] : p.env) env[name] = value;
+    for (const auto& [name, value] : task.start->env) env[name] = value;
+    if (!env.contains("PATH")) env["PATH"] = kDefaultPath;
+    for (const auto& [name, value] : options_.client_env) env[name] = value;
+    if (!options_.python_dir.empty()) {
+      std::string& path = env["PYTHONPATH"];
+      path = path.empty() ? options_.python_dir : options_.python_dir + ":" + path;
+    }
+    env["DLRUN_SOCKET"] = socket;
+    env["DLRUN_TOKEN"] = security::to_hex(p.token);
+    env["DLRUN_TASK"] = to_string(p.task);
+    env["DLRUN_WORK_DIR"] = task.dir + "/work";
+    if (!p.slot.gpu_uuids.empty()) {
+      std::string& visible = env["CUDA_VISIBLE_DEVICES"];
+      visible.clear();
+      for (const std::string& uuid : p.slot.gpu_uuids)
+        visible += (visible.empty() ? "" : ",") + uuid;
+    }
+    shim::Spec spec;
+    spec.argv = p.argv;
+    if (p.program == RoleProgram::kShardHost) spec.argv = {options_.self_program, "shard-host"};
+    if (spec.argv.empty()) return fail(Errc::kInvalidArgument, "no program");
+    for (const auto& [name, value] : env) spec.env.push_back(name + "=" + value);
+    // The submitter's folder where it exists on this node, else the task's own.
+    spec.cwd = !p.cwd.empty() && is_folder(p.cwd) ? p.cwd : task.dir + "/work";
+    spec.memory_bytes = static_cast<std::uint64_t>(p.resources.memory_bytes);
+    spec.time_limit_ms = to_ms(p.time_limit);
+    return spec;
+  }
+
+  void perform(SignalShim& effect) {
+    const Task* task = find(effect.task);
+    if (task == nullptr) return;
+    if (effect.grace > Duration(0)) {
+      (void)server_->send(effect.task, task::StopNow{});
+      (void)shims_->stop(task->dir, effect.grace, effect.cause);
+    } else {
+      (void)shims_->kill(task->dir, effect.cause);
+    }
+  }
+
+  void perform(CleanTask& effect) {
+    const auto it = tasks_.find(effect.task);
+    if (it == tasks_.end()) return;
+    const std::string dir = it->second.dir;
+    const bool ran = it->second.start.has_value();
+    tasks_.erase(it);
+    server_->close(effect.task);
+    feeders_->drop_consumer(effect.task);
+    if (!ran) return remove_task_dir(dir);
+    if (Status ok = mark_cleaned(dir); !ok) log(ok.error().to_string());
+    ship_rest(effect.task, dir);
+  }
+
+  void ship_rest(const TaskId& task, const std::string& dir) {
+    shipper_->add(task, dir + "/logs");
+    shipper_->finish(task, options_.ship_give_up, [this, dir](bool shipped) {
+      // Not shipped: the next agent process tries again.
+      if (shipped) run([dir] { remove_task_dir(dir); });
+    });
+  }
+
+  void perform(DeliverBarrier& effect) {
+    (void)server_->send(effect.task, task::BarrierPassed{effect.name, effect.round});
+  }
+
+  void perform(DeliverLease& effect) {
+    const TaskId* feeder = feeders_->feeder_of(effect.reply.task);
+    if (feeder == nullptr) return;
+    task::FeederReply reply;
+    reply.request = effect.reply.request;
+    reply.error = effect.reply.error;
+    reply.error_context = std::move(effect.reply.error_context);
+    reply.answer = std::move(effect.reply.answer);
+    (void)server_->send(*feeder, task::PeerKind::kFeeder, std::move(reply));
+  }
+
+  void perform(DeliverWorkerGone& effect) {
+    (void)server_->send(effect.shard_task, task::PeerKind::kShardHost,
+                        task::WorkerLeft{effect.worker});
+  }
+
+  void perform(cluster::LinkUp& effect) {
+    std::string endpoint = effect.log_endpoint;
+    if (endpoint.empty()) return;
+    if (const auto star = endpoint.find("//*:"); star != std::string::npos) {
+      const std::string& host = options_.coordinator_host;
+      endpoint.replace(star + 2, 1, host.find(':') == std::string::npos ? host : "[" + host + "]");
+    }
+    shipper_->connect(endpoint, effect.log_key);
+  }
+
+  // ---- what happens on the node
+
+  void take_up(const FoundDir& dir) {
+    const TaskId id = dir.found.task.task;
+    if (dir.cleaned) return ship_rest(id, dir.dir);
+    Task& task = tasks_[id];
+    task = Task{dir.found.task, dir.found.start, dir.dir};
+    if (!dir.has_shim || !task.start) return;
+    shipper_->add(id, dir.dir + "/logs");
+    if (!dir.found.end)
+      if (const auto socket = open_socket(task); !socket) log(socket.error().to_string());
+    if (Status ok = shims_->attach(dir.dir); !ok) {
+      TaskEnd end;
+      end.cause = Cause::kShimLost;
+      end.detail = ok.error().context;
+      emit(TaskExited{id, end});
+    }
+  }
+
+  void on_shim(const shim::ShimEvent& event) {
+    if (feeders_->on_shim(event)) return;
+    for (const auto& [id, task] : tasks_) {
+      if (task.dir != event.task_dir) continue;
+      if (event.phase == shim::Phase::kRunning) emit(TaskStarted{id, event.pid});
+      if (event.phase == shim::Phase::kEnded) {
+        feeders_->drop_consumer(id);
+        emit(TaskExited{id, event.end});
+      }
+      return;
+    }
+  }
+
+  void on_process(const TaskId& id, task::PeerKind kind, task::ToServer message) {
+    std::visit([&](auto& m) { on(id, kind, m); }, message);
+  }
+  void on(const TaskId&, task::PeerKind, const task::Hello&) {}
+  void on(const TaskId& id, task::PeerKind kind, const task::Ready& m) {
+    if (feeders_->is_feeder(id)) {
+      if (kind == task::PeerKind::kFeeder) feeders_->on_ready(id, m.info);
+      return;
+    }
+    if (const Task* task = find(id))
+      if (Status ok = write_ready(task->dir, id, m.info); !ok) log(ok.error().to_string());
+    emit(TaskIsReady{id, m.info});
+  }
+  void on(const TaskId& id, task::PeerKind, const task::ReportProgress& m) {
+    emit(TaskProgress{id, m.fraction, m.text});
+  }
+  void on(const TaskId& id, task::PeerKind, const task::EnterBarrier& m) {
+    emit(TaskAtBarrier{id, m.name, m.round});
+  }
+  void on(const TaskId& id, task::PeerKind, const task::OpenInput& m) {
+    if (const Task* task = find(id)) feeders_->open_input(task->prepare, m);
+  }
+  /// A feeder speaks for the consumers it was told to admit, for nobody else.
+  bool may_speak_for(const TaskId& feeder, const TaskId& consumer) const {
+    const TaskId* serving = feeders_->feeder_of(consumer);
+    return serving != nullptr && *serving == feeder;
+  }
+  void on(const TaskId& id, task::PeerKind, task::FeederFiles& m) {
+    if (may_speak_for(id, m.consumer))
+      emit(TaskFiles{m.consumer, m.input, std::move(m.files), m.request});
+  }
+  void on(const TaskId& id, task::PeerKind, task::FeederLease& m) {
+    if (may_speak_for(id, m.consumer))
+      emit(TaskLease{m.consumer, m.input, m.splits_max, m.request, m.resync, std::move(m.held)});
+  }
+  void on(const TaskId& id, task::PeerKind, const task::FeederDone& m) {
+    if (may_speak_for(id, m.consumer)) emit(TaskSplitDone{m.consumer, m.input, m.split_id, m.pass});
+  }
+
+  AgentHostOptions options_;
+  const std::string tasks_dir_;
+  SystemClock clock_;
+  std::vector<FoundDir> found_;
+  std::function<void(HostEvent)> emit_;
+  std::map<TaskId, Task> tasks_;
+  bool closing_ = false;  ///< of the worker
+  std::unique_ptr<task::TaskServer> server_;
+  std::unique_ptr<shim::ShimClient> shims_;
+  std::unique_ptr<logs::LogShipper> shipper_;
+  std::unique_ptr<Feeders> feeders_;
+  SerialWorker worker_;  ///< last: its thread ends first
+};
+
+AgentHost::AgentHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AgentHost::~AgentHost() = default;
+
+Result<std::unique_ptr<AgentHost>> AgentHost::start(AgentHostOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  DLRUN_TRY(impl->open());
+  return std::unique_ptr<AgentHost>(new AgentHost(std::move(impl)));
+}
+std::vector<FoundTask> AgentHost::found() const { return impl_->found(); }
+void AgentHost::begin(std::function<void(HostEvent)> emit) { impl_->begin(std::move(emit)); }
+void AgentHost::perform(AgentEffect effect) { impl_->post(std::move(effect)); }
+
+}  // namespace dlrun::cluster

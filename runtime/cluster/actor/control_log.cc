@@ -1,0 +1,178 @@
+#include "runtime/cluster/actor/control_log.h"
+
+#include <algorithm>
+
+#include "runtime/wire/event_codec.h"
+
+namespace dlrun::cluster {
+namespace {
+
+constexpr std::uint32_t kJobsListMax = 1000;
+constexpr std::uint32_t kEventsListMax = 10'000;
+constexpr std::uint32_t kPageRows = 1000;
+
+store::JobRow row_of(const JobSubmitted& event) {
+  JobView view;
+  view.id = event.job;
+  view.spec = event.spec;
+  view.spec.submit_env.clear();
+  view.submitted = event.at;
+  store::JobRow row;
+  row.job = event.job.value;
+  row.state = static_cast<std::uint8_t>(JobState::kPending);
+  row.owner = event.spec.owner;
+  if (const auto newline = event.key.find('\n'); newline != std::string::npos)
+    row.idempotency_key = event.key.substr(newline + 1);
+  row.submitted = event.at;
+  row.view = wire::encode(view);
+  return row;
+}
+
+Result<Event> decode(const store::Record& record) {
+  Result<Event> event = wire::decode_event(record.payload);
+  if (!event) return fail_as("record " + std::to_string(record.index) + " of the log", event);
+  return event;
+}
+
+}  // namespace
+
+Result<store::JobRow> ControlLog::row_of(const JobEnded& event) {
+  store::JobRow row;
+  row.job = event.view.id.value;
+  row.state = static_cast<std::uint8_t>(event.view.state);
+  row.finished = true;
+  row.owner = event.view.spec.owner;
+  row.submitted = event.view.submitted;
+  row.ended = event.view.ended;
+  row.view = wire::encode(event.view);
+  DLRUN_ASSIGN(const auto before, log_->job(row.job));
+  if (before) row.idempotency_key = before->idempotency_key;
+  return row;
+}
+
+Result<std::uint64_t> ControlLog::append(const std::vector<Event>& events, std::uint64_t term,
+                                         WallTime at) {
+  std::vector<store::Record> records;
+  std::vector<store::JobRow> rows;
+  records.reserve(events.size());
+  for (const Event& event : events) {
+    records.push_back({0, term, at, job_of(event).value, wire::encode(event)});
+    if (const auto* submitted = std::get_if<JobSubmitted>(&event))
+      rows.push_back(cluster::row_of(*submitted));
+    if (const auto* ended = std::get_if<JobEnded>(&event)) {
+      DLRUN_ASSIGN(store::JobRow row, row_of(*ended));
+      for (const store::JobRow& earlier : rows)
+        if (earlier.job == row.job) row.idempotency_key = earlier.idempotency_key;
+      rows.push_back(std::move(row));
+    }
+  }
+  return log_->append(records, rows);
+}
+
+Status ControlLog::replay(std::size_t keys_max, const std::function<void(const Event&)>& visit) {
+  Baseline baseline;
+  DLRUN_ASSIGN(const std::uint64_t last_job, log_->max_job());
+  DLRUN_ASSIGN(baseline.jobs_finished, log_->finished_count());
+  baseline.last_job = JobId(last_job);
+  store::JobFilter filter;
+  filter.limit = kPageRows;
+  while (baseline.keys.size() < keys_max) {
+    DLRUN_ASSIGN(const std::vector<store::JobRow> rows, log_->jobs(filter));
+    for (const store::JobRow& row : rows) {
+      filter.before = row.job;
+      if (!row.finished || row.idempotency_key.empty() || baseline.keys.size() >= keys_max)
+        continue;
+      DLRUN_TRY(log_->read_job(row.job, 0, [&](const store::Record& record) {
+        const Result<Event> event = wire::decode_event(record.payload);
+        if (const auto* submitted = event ? std::get_if<JobSubmitted>(&*event) : nullptr)
+          baseline.keys.push_back({submitted->key, submitted->job, submitted->fingerprint});
+        return false;  // the first record only
+      }));
+    }
+    if (rows.size() < kPageRows) break;
+  }
+  std::reverse(baseline.keys.begin(), baseline.keys.end());
+  visit(baseline);
+
+  Status broken;
+  auto pass_on = [&](const store::Record& record) {
+    const Result<Event> event = decode(record);
+    if (!event) {
+      broken = tl::unexpected(event.error());
+      return false;
+    }
+    visit(*event);
+    return true;
+  };
+  DLRUN_TRY(log_->read_job(0, 0, pass_on));
+  DLRUN_TRY(broken);
+  DLRUN_ASSIGN(const std::vector<store::JobRow> unfinished, log_->unfinished());
+  for (const store::JobRow& row : unfinished) {
+    DLRUN_TRY(log_->read_job(row.job, 0, pass_on));
+    DLRUN_TRY(broken);
+  }
+  return {};
+}
+
+Result<ApiReply> ControlLog::read(const ReadJob& query) {
+  DLRUN_ASSIGN(const auto row, log_->job(query.job.value));
+  if (!row) return fail(Errc::kNotFound, "no job " + to_string(query.job));
+  DLRUN_ASSIGN(JobView view, wire::decode_job_view(row->view));
+  return ApiReply(std::move(view));
+}
+
+Result<ApiReply> ControlLog::read(const ReadJobs& query) {
+  const std::uint32_t limit = std::clamp<std::uint32_t>(query.query.limit, 1, kJobsListMax);
+  JobList list;
+  list.jobs = query.live;
+  store::JobFilter filter;
+  if (query.query.state) filter.state = static_cast<std::uint8_t>(*query.query.state);
+  filter.owner = query.query.owner;
+  filter.before = query.query.before.value;
+  filter.limit = limit;
+  DLRUN_ASSIGN(const std::vector<store::JobRow> rows, log_->jobs(filter));
+  for (const store::JobRow& row : rows) {
+    // Unfinished rows are stale by design: the core knows those jobs better. One that it just ended
+    // may be in both.
+    if (!row.finished) continue;
+    const bool known = std::any_of(query.live.begin(), query.live.end(),
+                                   [&](const JobView& v) { return v.id.value == row.job; });
+    if (known) continue;
+    DLRUN_ASSIGN(JobView view, wire::decode_job_view(row.view));
+    view.tasks.clear();
+    list.jobs.push_back(std::move(view));
+  }
+  std::sort(list.jobs.begin(), list.jobs.end(),
+            [](const JobView& a, const JobView& b) { return a.id > b.id; });
+  if (list.jobs.size() > limit) list.jobs.resize(limit);
+  return ApiReply(std::move(list));
+}
+
+Result<ApiReply> ControlLog::read(const ReadEvents& query) {
+  const std::uint32_t limit = std::clamp<std::uint32_t>(query.query.limit, 1, kEventsListMax);
+  EventList list;
+  list.last = query.query.after;
+  Status broken;
+  auto take = [&](const store::Record& record) {
+    const Result<Event> event = decode(record);
+    if (!event && event.error().code == Errc::kUnsupported) return true;  // a newer build wrote it
+    if (!event) {
+      broken = tl::unexpected(event.error());
+      return false;
+    }
+    list.last = record.index;
+    if (is_for_people(*event))
+      list.events.push_back({record.index, record.at, JobId(record.job),
+                             std::string(kind_of(*event)), text_of(*event)});
+    return list.events.size() < limit;
+  };
+  const std::uint64_t first = query.query.after + 1;
+  if (query.query.job.value != 0)
+    DLRUN_TRY(log_->read_job(query.query.job.value, first, take));
+  else
+    DLRUN_TRY(log_->read_from(first, take));
+  DLRUN_TRY(broken);
+  return ApiReply(std::move(list));
+}
+
+}  // namespace dlrun::cluster

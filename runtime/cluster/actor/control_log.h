@@ -1,0 +1,41 @@
+#pragma once
+/// runtime/cluster/actor/control_log.h: the EventLog as the control plane uses it: events in,
+/// events out, and the answers that are read from it. No CAF. A job's row is folded here: one when
+/// it is submitted, one when it has ended. A restart reads the cluster's own records and those of
+/// unfinished jobs; what ended jobs left (ids, keys, count) becomes one Baseline. Errors: those of
+/// the EventLog; kCorrupt names the record. Threads: single owner (the store actor; before it,
+/// main).
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/cluster/core/coordinator_core.h"
+#include "runtime/store/event_log.h"
+
+namespace dlrun::cluster {
+
+class ControlLog {
+ public:
+  explicit ControlLog(std::unique_ptr<store::EventLog> log) : log_(std::move(log)) {}
+
+  /// In an order that CoordinatorCore::apply takes. `keys_max`: idempotency keys of ended jobs that
+  /// are remembered.
+  Status replay(std::size_t keys_max, const std::function<void(const Event&)>& visit);
+  /// One durable commit. Returns the index of the last event.
+  Result<std::uint64_t> append(const std::vector<Event>& events, std::uint64_t term, WallTime at);
+
+  Result<ApiReply> read(const ReadJob& query);
+  Result<ApiReply> read(const ReadJobs& query);
+  Result<ApiReply> read(const ReadEvents& query);
+  /// At most `jobs_max` finished jobs that ended before `before` are forgotten.
+  Result<std::uint32_t> retire(WallTime before, std::uint32_t jobs_max) {
+    return log_->retire(before, jobs_max);
+  }
+
+ private:
+  Result<store::JobRow> row_of(const JobEnded& event);
+  std::unique_ptr<store::EventLog> log_;
+};
+
+}  // namespace dlrun::cluster

@@ -1,0 +1,109 @@
+#include "runtime/cluster/actor/store_actor.h"
+
+#include <caf/actor_system.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/stateful_actor.hpp>
+
+#include "runtime/cluster/actor/messages.h"
+
+namespace dlrun::cluster {
+namespace {
+
+constexpr std::size_t kEventsPerCommitMax = 4096;
+
+struct Waiting {
+  caf::actor asker;
+  Persist persist;
+};
+
+struct StoreState {
+  static inline const char* name = "store";
+  std::unique_ptr<ControlLog> log;
+  StoreOptions options;
+  std::uint64_t term = 0;
+  std::vector<Waiting> waiting;
+  std::size_t waiting_events = 0;
+  bool flush_sent = false;
+};
+using Self = caf::stateful_actor<StoreState>;
+
+void commit(Self* self, std::vector<Waiting> group) {
+  StoreState& s = self->state;
+  std::vector<Event> events;
+  for (Waiting& w : group)
+    for (Event& e : w.persist.events) events.push_back(std::move(e));
+  const Result<std::uint64_t> last = s.log->append(events, s.term, s.options.clock->wall());
+  if (last || group.size() == 1) {
+    for (const Waiting& w : group)
+      self->send(w.asker,
+                 StoreDone{w.persist.id, last ? Status{} : Status(tl::unexpected(last.error()))});
+    if (last && s.options.on_durable) s.options.on_durable(*last);
+    return;
+  }
+  // Refused together (a full disk refuses a large group first): each by itself, in order.
+  std::size_t at = 0;
+  for (Waiting& w : group) {
+    const std::size_t n = w.persist.events.size();
+    std::move(events.begin() + static_cast<std::ptrdiff_t>(at),
+              events.begin() + static_cast<std::ptrdiff_t>(at + n), w.persist.events.begin());
+    at += n;
+    std::vector<Waiting> one;
+    one.push_back(std::move(w));
+    commit(self, std::move(one));
+  }
+}
+
+void flush(Self* self) {
+  StoreState& s = self->state;
+  s.flush_sent = false;
+  s.waiting_events = 0;
+  if (!s.waiting.empty()) commit(self, std::exchange(s.waiting, {}));
+}
+
+caf::behavior store(Self* self, std::shared_ptr<std::unique_ptr<ControlLog>> log,
+                    StoreOptions options) {
+  self->state.log = std::move(*log);
+  self->state.options = std::move(options);
+  self->set_default_handler(caf::drop);
+  self->delayed_send(self, self->state.options.retire_every, StoreRetire{});
+  return {
+      [self](StoreEvents& message) {
+        StoreState& s = self->state;
+        s.waiting_events += message.persist.events.size();
+        s.waiting.push_back(
+            {caf::actor_cast<caf::actor>(self->current_sender()), std::move(message.persist)});
+        if (s.waiting_events >= kEventsPerCommitMax) return flush(self);
+        // Behind what is in the mailbox already: all of that joins this commit.
+        if (!std::exchange(s.flush_sent, true)) self->send(self, StoreFlush{});
+      },
+      [self](const StoreFlush&) { flush(self); },
+      [self](const StoreRead& message) {
+        StoreState& s = self->state;
+        const caf::actor asker = caf::actor_cast<caf::actor>(self->current_sender());
+        std::visit(
+            [&](const auto& query) {
+              self->send(asker, StoreAnswer{query.call, s.log->read(query)});
+            },
+            message.query);
+      },
+      [self](const StoreTerm& message) { self->state.term = message.term; },
+      [self](const StoreRetire&) {
+        StoreState& s = self->state;
+        const WallTime before{s.options.clock->wall().ns - s.options.retention.count()};
+        const Result<std::uint32_t> gone = s.log->retire(before, s.options.retire_jobs_max);
+        const bool more = gone && *gone == s.options.retire_jobs_max;
+        self->delayed_send(self, more ? Duration(std::chrono::seconds(1)) : s.options.retire_every,
+                           StoreRetire{});
+      },
+  };
+}
+
+}  // namespace
+
+caf::actor spawn_store(caf::actor_system& system, std::unique_ptr<ControlLog> log,
+                       StoreOptions options) {
+  auto holder = std::make_shared<std::unique_ptr<ControlLog>>(std::move(log));
+  return system.spawn<caf::detached>(store, std::move(holder), std::move(options));
+}
+
+}  // namespace dlrun::cluster

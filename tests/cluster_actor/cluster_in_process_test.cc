@@ -1,0 +1,245 @@
+// Coordinator and agents in one actor system, without network, shims or disk: the actors' wiring.
+
+#include <gtest/gtest.h>
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <future>
+#include <mutex>
+
+#include "runtime/actor/agent_link.h"
+#include "runtime/actor/system.h"
+#include "runtime/cluster/actor/agent_actor.h"
+#include "runtime/cluster/actor/coordinator_node.h"
+#include "runtime/cluster/actor/hmac_tokens.h"
+#include "runtime/cluster/actor/messages.h"
+#include "runtime/store/memory_event_log.h"
+#include "scheduler/core/scheduler_core.h"
+
+namespace dlrun::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// Performs an agent's effects as a machine would on which every program ends at once with `code`,
+/// or runs until stopped.
+class FakeMachine {
+ public:
+  int code = 0;
+  bool run_until_stopped = false;
+  void perform(AgentEffect effect) {
+    if (const auto* dir = std::get_if<PrepareDir>(&effect))
+      emit(TaskPrepared{dir->task.task, Status{}});
+    if (const auto* spawn = std::get_if<SpawnShim>(&effect)) {
+      emit(TaskStarted{spawn->task.task, 4711});
+      if (!run_until_stopped) exit(spawn->task.task, Cause::kExit, code, 0);
+    }
+    if (const auto* stop = std::get_if<SignalShim>(&effect)) exit(stop->task, stop->cause, 0, 15);
+  }
+  void attach(caf::actor agent) {
+    const std::lock_guard lock(mutex_);
+    agent_ = std::move(agent);
+    for (HostEvent& event : std::exchange(early_, {}))
+      caf::anon_send(agent_, FromHost{std::move(event)});
+  }
+  void detach() {
+    const std::lock_guard lock(mutex_);
+    agent_ = nullptr;
+  }
+
+ private:
+  void exit(const TaskId& task, Cause cause, int exit_code, int signal) {
+    TaskEnd end;
+    end.cause = cause;
+    end.code = exit_code;
+    end.signal = signal;
+    emit(TaskExited{task, end});
+  }
+  void emit(HostEvent event) {
+    const std::lock_guard lock(mutex_);
+    if (agent_)
+      caf::anon_send(agent_, FromHost{std::move(event)});
+    else
+      early_.push_back(std::move(event));
+  }
+  std::mutex mutex_;
+  caf::actor agent_;
+  std::vector<HostEvent> early_;
+};
+
+struct InProcess : ::testing::Test {
+  void SetUp() override {
+    actor::SystemOptions options;
+    system = actor::System::start(options, clock.wall()).value();
+  }
+  void TearDown() override {
+    for (auto& [machine, agent] : agents) {
+      machine->detach();
+      caf::anon_send_exit(agent, caf::exit_reason::user_shutdown);
+    }
+    agents.clear();
+    coordinator.reset();
+    system.reset();
+  }
+
+  void start_coordinator(
+      std::unique_ptr<store::EventLog> log = std::make_unique<store::MemoryEventLog>()) {
+    CoordinatorNodeOptions options;
+    options.settings.membership.heartbeat = milliseconds(50);
+    options.settings.version = "test";
+    options.job_settings.report_interval = milliseconds(10);
+    options.log = std::move(log);
+    options.placer = std::make_shared<sched::SchedulerCore>();
+    options.tokens = &tokens;
+    options.clock = &clock;
+    options.make_ledger = [](const std::vector<io::InputSpec>&) {
+      return std::unique_ptr<io::Ledger>();
+    };
+    auto started = CoordinatorNode::start(system->get(), std::move(options));
+    ASSERT_TRUE(started) << started.error().to_string();
+    coordinator = std::move(*started);
+  }
+
+  FakeMachine& add_agent(const std::string& name) {
+    auto machine = std::make_shared<FakeMachine>();
+    AgentSettings settings;
+    settings.node = NodeId(name);
+    settings.incarnation = Incarnation(agents.size() + 1);
+    settings.address = "127.0.0.1";
+    settings.capacity.node = settings.node;
+    settings.capacity.cpu_milli = 4000;
+    settings.capacity.memory_bytes = 1 << 30;
+    settings.capacity.ports = {20000, 100};
+    AgentActorOptions options;
+    options.core = std::make_shared<AgentCore>(settings);
+    options.clock = &clock;
+    options.perform = [machine](AgentEffect effect) { machine->perform(std::move(effect)); };
+    actor::AgentLinkOptions link;
+    link.local = [this] { return coordinator->hub(); };
+    link.hello.node = settings.node;
+    link.hello.incarnation = settings.incarnation;
+    caf::actor agent =
+        spawn_agent(system->get(), std::move(options), [this, link](const caf::actor& owner) {
+          return actor::spawn_agent_link(system->get(), owner, link);
+        });
+    machine->attach(agent);
+    agents.emplace_back(machine, agent);
+    return *machine;
+  }
+
+  Result<ApiReply> call(ApiCall request, Duration timeout = seconds(10)) {
+    auto promise = std::make_shared<std::promise<Result<ApiReply>>>();
+    coordinator->call(std::move(request), timeout,
+                      [promise](Result<ApiReply> r) { promise->set_value(std::move(r)); });
+    auto future = promise->get_future();
+    if (future.wait_for(seconds(20)) != std::future_status::ready)
+      return fail(Errc::kInternal, "no answer at all");
+    return future.get();
+  }
+
+  static JobSpec spec_of(std::uint32_t count) {
+    JobSpec spec;
+    spec.name = "t";
+    spec.owner = "ann";
+    spec.cwd = "/";
+    RoleSpec role;
+    role.name = "worker";
+    role.argv = {"/bin/true"};
+    role.count_min = role.count_max = count;
+    spec.roles = {role};
+    return spec;
+  }
+
+  JobId submit(JobSpec spec) {
+    // Until the term is claimed the coordinator says kUnavailable.
+    const TimePoint until = clock.now() + seconds(20);
+    for (;;) {
+      auto reply = call(SubmitJob{spec, ""});
+      if (reply) return std::get<SubmitAck>(*reply).job;
+      if (reply.error().code != Errc::kUnavailable || clock.now() > until) {
+        ADD_FAILURE() << reply.error().to_string();
+        return {};
+      }
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+
+  JobView wait(JobId job, const std::function<bool(const JobView&)>& done) {
+    const TimePoint until = clock.now() + seconds(20);
+    JobView view;
+    while (clock.now() < until) {
+      auto reply = call(GetJob{job});
+      if (reply) view = std::get<JobView>(*reply);
+      if (reply && done(view)) return view;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    ADD_FAILURE() << "last seen: " << to_string(view.state) << " " << view.reason;
+    return view;
+  }
+
+  SystemClock clock;
+  HmacTokens tokens{std::string(32, 'k')};
+  std::unique_ptr<actor::System> system;
+  std::unique_ptr<CoordinatorNode> coordinator;
+  std::vector<std::pair<std::shared_ptr<FakeMachine>, caf::actor>> agents;
+};
+
+TEST_F(InProcess, JobOfOneSucceeds) {
+  start_coordinator();
+  add_agent("a");
+  const JobView view = wait(submit(spec_of(1)), [](const JobView& v) { return is_final(v.state); });
+  EXPECT_EQ(view.state, JobState::kSucceeded);
+  EXPECT_EQ(view.exit_code, 0);
+  ASSERT_EQ(view.tasks.size(), 1u);
+  EXPECT_EQ(view.tasks[0].node, NodeId("a"));
+}
+
+TEST_F(InProcess, GangOverTwoAgentsFailsWithTheUsersCode) {
+  start_coordinator();
+  add_agent("a").code = 7;
+  add_agent("b").code = 7;
+  const JobView view = wait(submit(spec_of(6)), [](const JobView& v) { return is_final(v.state); });
+  EXPECT_EQ(view.state, JobState::kFailed);
+  EXPECT_EQ(view.exit_code, 7);
+  EXPECT_TRUE(view.first_failed);
+}
+
+TEST_F(InProcess, KillEndsARunningJob) {
+  start_coordinator();
+  add_agent("a").run_until_stopped = true;
+  const JobId job = submit(spec_of(2));
+  wait(job, [](const JobView& v) { return v.state == JobState::kRunning; });
+  ASSERT_TRUE(call(KillJob{job, "enough"}));
+  EXPECT_EQ(wait(job, [](const JobView& v) { return is_final(v.state); }).state,
+            JobState::kCancelled);
+  EXPECT_EQ(call(KillJob{job, "again"}).error().code, Errc::kFailedPrecondition);
+}
+
+TEST_F(InProcess, ManyJobsAllEndAndListenersHearOfThem) {
+  start_coordinator();
+  add_agent("a");
+  add_agent("b");
+  std::atomic<std::uint64_t> last{0};
+  auto handle = coordinator->subscribe([&](std::uint64_t index) { last = index; });
+  std::vector<JobId> jobs;
+  for (int i = 0; i < 60; ++i) jobs.push_back(submit(spec_of(1)));
+  for (const JobId job : jobs)
+    EXPECT_EQ(wait(job, [](const JobView& v) { return is_final(v.state); }).state,
+              JobState::kSucceeded);
+  EXPECT_GT(last.load(), 120u) << "a submit and an end each";
+  handle.reset();
+  const auto health = call(GetHealth{});
+  ASSERT_TRUE(health);
+  EXPECT_EQ(std::get<Health>(*health).jobs_finished, 60u);
+  EXPECT_EQ(std::get<Health>(*health).nodes_up, 2u);
+}
+
+TEST_F(InProcess, CallsOfAStoppedCoordinatorAreAnswered) {
+  start_coordinator();
+  coordinator->stop();
+  EXPECT_EQ(call(GetHealth{}).error().code, Errc::kUnavailable);
+}
+
+}  // namespace
+}  // namespace dlrun::cluster

@@ -1,0 +1,123 @@
+#include "runtime/cluster/actor/control_log.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/store/memory_event_log.h"
+
+namespace dlrun::cluster {
+namespace {
+
+JobSubmitted submitted(std::uint64_t job, const std::string& key = "") {
+  JobSubmitted event;
+  event.job = JobId(job);
+  event.spec.name = "name" + std::to_string(job);
+  event.spec.owner = "ann";
+  event.spec.submit_env = {{"SECRET", "1"}};
+  RoleSpec role;
+  role.name = "worker";
+  role.argv = {"/bin/true"};
+  event.spec.roles = {role};
+  if (!key.empty()) event.key = "ann\n" + key;
+  event.fingerprint = job * 10;
+  event.at = WallTime{static_cast<std::int64_t>(job)};
+  return event;
+}
+
+JobEnded ended(const JobSubmitted& job, JobState state = JobState::kSucceeded) {
+  JobEnded event;
+  event.view.id = job.job;
+  event.view.spec = job.spec;
+  event.view.spec.submit_env.clear();
+  event.view.state = state;
+  event.view.submitted = job.at;
+  event.view.ended = WallTime{1000};
+  event.view.tasks.resize(1);
+  return event;
+}
+
+std::vector<Event> replay(ControlLog& log, std::size_t keys_max = 100) {
+  std::vector<Event> out;
+  const Status ok = log.replay(keys_max, [&](const Event& event) { out.push_back(event); });
+  EXPECT_TRUE(ok) << ok.error().to_string();
+  return out;
+}
+
+struct ControlLogTest : ::testing::Test {
+  ControlLog log{std::make_unique<store::MemoryEventLog>()};
+};
+
+TEST_F(ControlLogTest, ReplayLeavesEndedJobsToTheBaseline) {
+  const JobSubmitted first = submitted(1, "k1"), second = submitted(2, "k2");
+  ASSERT_TRUE(log.append({TermStarted{3}, first}, 3, WallTime{1}));
+  ASSERT_TRUE(log.append({second, ended(first)}, 3, WallTime{2}));
+  const std::vector<Event> events = replay(log);
+  ASSERT_EQ(events.size(), 3u);
+  const auto& baseline = std::get<Baseline>(events[0]);
+  EXPECT_EQ(baseline.last_job, JobId(2));
+  EXPECT_EQ(baseline.jobs_finished, 1u);
+  ASSERT_EQ(baseline.keys.size(), 1u);
+  EXPECT_EQ(baseline.keys[0].key, "ann\nk1");
+  EXPECT_EQ(baseline.keys[0].job, JobId(1));
+  EXPECT_EQ(baseline.keys[0].fingerprint, 10u);
+  EXPECT_EQ(std::get<TermStarted>(events[1]).term, 3u);
+  EXPECT_EQ(std::get<JobSubmitted>(events[2]).job, JobId(2));
+  EXPECT_EQ(std::get<JobSubmitted>(events[2]).spec.submit_env, second.spec.submit_env);
+}
+
+TEST_F(ControlLogTest, FinishedJobIsReadFromItsRowWithoutTheSubmittersEnvironment) {
+  const JobSubmitted job = submitted(1);
+  ASSERT_TRUE(log.append({job}, 1, WallTime{1}));
+  const auto pending = log.read(ReadJob{1, JobId(1)});
+  ASSERT_TRUE(pending);
+  EXPECT_TRUE(std::get<JobView>(*pending).spec.submit_env.empty());
+  ASSERT_TRUE(log.append({ended(job, JobState::kFailed)}, 1, WallTime{2}));
+  const auto view = log.read(ReadJob{1, JobId(1)});
+  ASSERT_TRUE(view);
+  EXPECT_EQ(std::get<JobView>(*view).state, JobState::kFailed);
+  EXPECT_EQ(std::get<JobView>(*view).spec.name, "name1");
+  EXPECT_EQ(log.read(ReadJob{1, JobId(9)}).error().code, Errc::kNotFound);
+}
+
+TEST_F(ControlLogTest, ListMergesLiveJobsNewestFirstWithinTheLimit) {
+  std::vector<Event> events;
+  for (std::uint64_t i = 1; i <= 5; ++i) events.push_back(submitted(i));
+  for (std::uint64_t i = 1; i <= 3; ++i) events.push_back(ended(submitted(i)));
+  ASSERT_TRUE(log.append(events, 1, WallTime{1}));
+  ReadJobs query;
+  query.query.limit = 4;
+  for (std::uint64_t i : {4, 5}) {
+    JobView live;
+    live.id = JobId(i);
+    live.state = JobState::kRunning;
+    query.live.push_back(live);
+  }
+  const auto reply = log.read(query);
+  ASSERT_TRUE(reply);
+  const auto& jobs = std::get<JobList>(*reply).jobs;
+  ASSERT_EQ(jobs.size(), 4u);
+  for (std::size_t i = 0; i < jobs.size(); ++i) EXPECT_EQ(jobs[i].id.value, 5 - i);
+  EXPECT_TRUE(jobs[3].tasks.empty()) << "lists carry no tasks";
+}
+
+TEST_F(ControlLogTest, EventsForPeopleGoOnWhereTheLastAnswerEnded) {
+  ASSERT_TRUE(log.append({TermStarted{1}, submitted(1), submitted(2)}, 1, WallTime{7}));
+  ReadEvents query;
+  query.query.limit = 2;
+  auto reply = log.read(query);
+  ASSERT_TRUE(reply);
+  EventList list = std::get<EventList>(*reply);
+  ASSERT_EQ(list.events.size(), 2u);
+  query.query.after = list.last;
+  list = std::get<EventList>(*log.read(query));
+  ASSERT_EQ(list.events.size(), 1u);
+  EXPECT_EQ(list.events[0].job, JobId(2));
+  EXPECT_EQ(list.events[0].kind, "job_submitted");
+  query = {};
+  query.query.job = JobId(1);
+  list = std::get<EventList>(*log.read(query));
+  ASSERT_EQ(list.events.size(), 1u);
+  EXPECT_EQ(list.events[0].sequence, 2u);
+}
+
+}  // namespace
+}  // namespace dlrun::cluster
