@@ -22,9 +22,12 @@ struct Context {
 
   /// Asks the control plane; `then` runs on the loop, unless the server has stopped.
   void ask(cluster::ApiCall call, std::function<void(Result<cluster::ApiReply>)> then) const {
-    control.call(std::move(call), options.control_timeout, [weak = loop, then = std::move(then)](Result<cluster::ApiReply> reply) {
-      if (const auto loop = weak.lock()) loop->post([then, reply = std::move(reply)]() mutable { then(std::move(reply)); });
-    });
+    control.call(
+        std::move(call), options.control_timeout,
+        [weak = loop, then = std::move(then)](Result<cluster::ApiReply> reply) {
+          if (const auto loop = weak.lock())
+            loop->post([then, reply = std::move(reply)]() mutable { then(std::move(reply)); });
+        });
   }
 };
 

@@ -31,7 +31,8 @@ class AsioLoop final : public Loop {
     };
     auto handle = std::make_shared<Timer>(io);
     handle->timer.expires_after(delay);
-    handle->timer.async_wait([weak = std::weak_ptr<Timer>(handle), work = std::move(work)](const boost::system::error_code& error) {
+    handle->timer.async_wait([weak = std::weak_ptr<Timer>(handle),
+                              work = std::move(work)](const boost::system::error_code& error) {
       if (!error && weak.lock()) work();
     });
     return handle;
@@ -52,11 +53,11 @@ struct Engine {
   std::shared_ptr<Hub> hub;
   std::unique_ptr<Handlers> handlers;
   std::optional<boost::asio::ssl::context> tls;
-  std::set<Connection*> connections;
+  std::set<std::shared_ptr<Connection>> connections;  ///< what keeps one alive until close()
   std::size_t streams = 0;
 };
 
-/// Takes the accepted socket; the connection keeps itself alive until it is closed.
+/// Takes the accepted socket.
 void start_connection(Engine& engine, boost::asio::ip::tcp::socket socket);
 
 }  // namespace dlrun::web

@@ -36,31 +36,35 @@ void EventsPump::fetch() {
   if (sink_ == nullptr || asking_ || !dirty_ || !sink_->writable()) return;
   asking_ = true;
   dirty_ = false;
-  context_.ask(cluster::ListEvents{.after = after_, .job = job_, .limit = kEventsPerAsk},
-               [self = shared_from_this()](Result<cluster::ApiReply> reply) {
-                 self->asking_ = false;
-                 if (self->sink_ == nullptr) return;
-                 const auto* list = reply ? std::get_if<cluster::EventList>(&*reply) : nullptr;
-                 if (list == nullptr) {
-                   const Error error = reply ? Error{Errc::kInternal, "unexpected reply"} : reply.error();
-                   self->sink_->send(sse("", "error", one_line(problem(error).body)));
-                   self->sink_->finish();
-                   return;
-                 }
-                 std::string out;
-                 for (const auto& event : list->events) {
-                   if (event.sequence <= self->after_) continue;
-                   self->after_ = event.sequence;
-                   out += sse(std::to_string(event.sequence), "event", jobspec::dump(jobspec::to_json(event)));
-                 }
-                 if (list->events.size() >= kEventsPerAsk) self->dirty_ = true;
-                 if (!out.empty()) self->sink_->send(std::move(out));
-                 self->fetch();
-               });
+  context_.ask(
+      cluster::ListEvents{.after = after_, .job = job_, .limit = kEventsPerAsk},
+      [self = shared_from_this()](Result<cluster::ApiReply> reply) {
+        self->asking_ = false;
+        if (self->sink_ == nullptr) return;
+        const auto* list = reply ? std::get_if<cluster::EventList>(&*reply) : nullptr;
+        if (list == nullptr) {
+          const Error error = reply ? Error{Errc::kInternal, "unexpected reply"} : reply.error();
+          self->sink_->send(sse("", "error", one_line(problem(error).body)));
+          self->sink_->finish();
+          return;
+        }
+        std::string out;
+        for (const auto& event : list->events) {
+          if (event.sequence <= self->after_) continue;
+          self->after_ = event.sequence;
+          out +=
+              sse(std::to_string(event.sequence), "event", jobspec::dump(jobspec::to_json(event)));
+        }
+        if (list->events.size() >= kEventsPerAsk) self->dirty_ = true;
+        if (!out.empty()) self->sink_->send(std::move(out));
+        self->fetch();
+      });
 }
 
 JobPump::JobPump(const Context& context, cluster::JobView first)
-    : context_(context), job_(first.id), first_(std::make_unique<cluster::JobView>(std::move(first))) {}
+    : context_(context),
+      job_(first.id),
+      first_(std::make_unique<cluster::JobView>(std::move(first))) {}
 
 void JobPump::start(Sink& sink) {
   sink_ = &sink;

@@ -13,7 +13,8 @@ namespace dlrun::web {
 /// `event: event`, id = sequence, data = EventView; from after `after`, then live, for ever.
 class EventsPump final : public Pump, public std::enable_shared_from_this<EventsPump> {
  public:
-  EventsPump(const Context& context, JobId job, std::uint64_t after) : context_(context), job_(job), after_(after) {}
+  EventsPump(const Context& context, JobId job, std::uint64_t after)
+      : context_(context), job_(job), after_(after) {}
   void start(Sink& sink) override;
   void on_writable() override { fetch(); }
   void stop() override;

@@ -40,7 +40,8 @@ std::optional<jobspec::Syntax> syntax_of_content_type(std::string_view type) {
 
 std::optional<cluster::JobState> parse_state(std::string_view text) {
   for (int i = 0; i <= static_cast<int>(cluster::JobState::kPreempted); ++i)
-    if (text == cluster::to_string(static_cast<cluster::JobState>(i))) return static_cast<cluster::JobState>(i);
+    if (text == cluster::to_string(static_cast<cluster::JobState>(i)))
+      return static_cast<cluster::JobState>(i);
   return std::nullopt;
 }
 
@@ -50,19 +51,25 @@ std::optional<LogStream> parse_stream(std::string_view text) {
   return std::nullopt;
 }
 
-bool truthy(std::optional<std::string_view> value) { return value && *value != "0" && *value != "false"; }
+bool truthy(std::optional<std::string_view> value) {
+  return value && *value != "0" && *value != "false";
+}
 
 /// "worker/0#1/stdout:1234,worker/1#1/stderr:99"
 Result<std::map<LogRef, std::uint64_t>> parse_from(JobId job, std::string_view text) {
   std::map<LogRef, std::uint64_t> out;
-  const auto wrong = [] { return fail(Errc::kInvalidArgument, "from must be like worker/0#1/stdout:1234, several with commas"); };
+  const auto wrong = [] {
+    return fail(Errc::kInvalidArgument,
+                "from must be like worker/0#1/stdout:1234, several with commas");
+  };
   while (!text.empty()) {
     const auto comma = text.find(',');
     std::string_view item = text.substr(0, comma);
     text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
     const auto colon = item.rfind(':');
     const auto slash = item.rfind('/');
-    if (colon == std::string_view::npos || slash == std::string_view::npos || slash > colon) return wrong();
+    if (colon == std::string_view::npos || slash == std::string_view::npos || slash > colon)
+      return wrong();
     const auto offset = parse_u64(item.substr(colon + 1));
     const auto stream = parse_stream(item.substr(slash + 1, colon - slash - 1));
     const auto task = parse_task_id(to_string(job) + ":" + std::string(item.substr(0, slash)));
@@ -77,7 +84,7 @@ Result<std::map<LogRef, std::uint64_t>> parse_from(JobId job, std::string_view t
 struct Handlers::Call {
   const Request* request = nullptr;  ///< only until the handler returns
   Target target;
-  std::vector<std::string> args;     ///< what stood for {id}, {role}, ...
+  std::vector<std::string> args;  ///< what stood for {id}, {role}, ...
   Reply reply;
 
   /// The {id}; answers by itself and returns nullopt when it is none.
@@ -92,7 +99,9 @@ struct Handlers::Call {
     const auto text = target.param(name);
     if (!text) return true;
     const auto value = parse_u64(*text);
-    if (!value || *value < low || *value > high) return reply(bad(fmt::format("{} must be a whole number from {} to {}", name, low, high))), false;
+    if (!value || *value < low || *value > high)
+      return reply(bad(fmt::format("{} must be a whole number from {} to {}", name, low, high))),
+             false;
     out = static_cast<T>(*value);
     return true;
   }
@@ -113,8 +122,14 @@ const std::vector<Handlers::Endpoint>& Handlers::table() {
       {"GET", "/api/v1/jobs/{id}/tasks", {}, &Handlers::tasks},
       {"POST", "/api/v1/jobs/{id}/kill", {}, &Handlers::kill},
       {"GET", "/api/v1/jobs/{id}/why", {}, &Handlers::why},
-      {"GET", "/api/v1/jobs/{id}/logs", {"follow", "role", "rank", "stream", "generation", "from", "tail"}, &Handlers::job_logs},
-      {"GET", "/api/v1/jobs/{id}/logs/{role}/{rank}/{stream}", {"follow", "generation", "offset"}, &Handlers::log},
+      {"GET",
+       "/api/v1/jobs/{id}/logs",
+       {"follow", "role", "rank", "stream", "generation", "from", "tail"},
+       &Handlers::job_logs},
+      {"GET",
+       "/api/v1/jobs/{id}/logs/{role}/{rank}/{stream}",
+       {"follow", "generation", "offset"},
+       &Handlers::log},
       {"GET", "/api/v1/events", {"after", "job", "limit", "follow"}, &Handlers::events},
       {"GET", "/api/v1/nodes", {}, &Handlers::nodes},
       {"GET", "/api/v1/health", {}, &Handlers::health},
@@ -127,22 +142,26 @@ const std::vector<Handlers::Endpoint>& Handlers::table() {
 
 std::vector<std::string> Handlers::endpoints() {
   std::vector<std::string> out;
-  for (const auto& endpoint : table()) out.push_back(fmt::format("{} {}", endpoint.method, endpoint.path));
+  for (const auto& endpoint : table())
+    out.push_back(fmt::format("{} {}", endpoint.method, endpoint.path));
   return out;
 }
 
 Handlers::Handlers(Context context, MetricsSource& metrics, std::string version)
     : context_(std::move(context)), metrics_(metrics), version_(std::move(version)) {}
 
-const Handlers::Endpoint* Handlers::find(const Target& target, std::string_view method, std::string* allow) {
+const Handlers::Endpoint* Handlers::find(const Target& target, std::string_view method,
+                                         std::string* allow) {
   for (const Endpoint& endpoint : table()) {
     const auto pattern = parse_target(endpoint.path);
     if (pattern->segments.size() != target.segments.size()) continue;
     bool match = true;
     for (std::size_t i = 0; i < target.segments.size() && match; ++i)
-      match = pattern->segments[i].starts_with('{') ? !target.segments[i].empty() : pattern->segments[i] == target.segments[i];
+      match = pattern->segments[i].starts_with('{') ? !target.segments[i].empty()
+                                                    : pattern->segments[i] == target.segments[i];
     if (!match) continue;
-    if (endpoint.method == method || (method == "HEAD" && endpoint.method == "GET")) return &endpoint;
+    if (endpoint.method == method || (method == "HEAD" && endpoint.method == "GET"))
+      return &endpoint;
     if (allow) allow->append(allow->empty() ? "" : ", ").append(endpoint.method);
   }
   return nullptr;
@@ -151,36 +170,50 @@ const Handlers::Endpoint* Handlers::find(const Target& target, std::string_view 
 bool Handlers::host_allowed(std::string_view name) const {
   if (name.empty()) return false;
   if (name == context_.options.listen_address) return true;
-  if (is_loopback(context_.options.listen_address) && (name == "localhost" || is_loopback(name))) return true;
+  if (is_loopback(context_.options.listen_address) && (name == "localhost" || is_loopback(name)))
+    return true;
   const auto& hosts = context_.options.allowed_hosts;
-  return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host_name(host) == name || host == name; });
+  return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+    return host_name(host) == name || host == name;
+  });
 }
 
 std::optional<Response> Handlers::refuse(const Request& head) const {
   if (head.header_count("Host") != 1) return bad("exactly one Host header is needed");
-  if (!host_allowed(host_name(*head.header("Host")))) return problem(421, Errc::kPermissionDenied, "this server does not answer for that Host");
-  if (const auto origin = head.header("Origin"); origin && (head.header_count("Origin") != 1 || !host_allowed(origin_host(*origin))))
+  if (!host_allowed(host_name(*head.header("Host"))))
+    return problem(421, Errc::kPermissionDenied, "this server does not answer for that Host");
+  if (const auto origin = head.header("Origin");
+      origin && (head.header_count("Origin") != 1 || !host_allowed(origin_host(*origin))))
     return problem(403, Errc::kPermissionDenied, "requests from that Origin are refused");
   const auto authorization = head.header("Authorization");
-  if (!authorization || head.header_count("Authorization") != 1 || !bearer_matches(*authorization, context_.options.bearer_token))
-    return problem(401, Errc::kPermissionDenied, "a valid bearer token is needed: Authorization: Bearer <token>");
+  if (!authorization || head.header_count("Authorization") != 1 ||
+      !bearer_matches(*authorization, context_.options.bearer_token))
+    return problem(401, Errc::kPermissionDenied,
+                   "a valid bearer token is needed: Authorization: Bearer <token>");
   const auto target = parse_target(head.target);
   if (!target) return bad(target.error().context);
   std::string allow;
   const Endpoint* endpoint = find(*target, head.method, &allow);
   if (endpoint == nullptr) {
-    if (allow.empty()) return problem(404, Errc::kNotFound, "no such path; GET /openapi.json lists them");
-    Response out = problem(405, Errc::kUnsupported, fmt::format("{} is not possible here; possible: {}", head.method, allow));
+    if (allow.empty())
+      return problem(404, Errc::kNotFound, "no such path; GET /openapi.json lists them");
+    Response out =
+        problem(405, Errc::kUnsupported,
+                fmt::format("{} is not possible here; possible: {}", head.method, allow));
     out.headers.emplace_back("Allow", allow);
     return out;
   }
   for (const auto& [name, value] : target->query) {
-    if (std::find(endpoint->params.begin(), endpoint->params.end(), name) != endpoint->params.end()) continue;
+    if (std::find(endpoint->params.begin(), endpoint->params.end(), name) != endpoint->params.end())
+      continue;
     const std::string near = jobspec::nearest(name, endpoint->params);
-    return bad(fmt::format("unknown parameter '{}'{}", name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+    return bad(fmt::format("unknown parameter '{}'{}", name,
+                           near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
   }
   if (head.method == "POST" && !syntax_of_content_type(head.header("Content-Type").value_or("")))
-    return problem(415, Errc::kUnsupported, "Content-Type must be application/json (a job also application/toml or application/yaml)");
+    return problem(
+        415, Errc::kUnsupported,
+        "Content-Type must be application/json (a job also application/toml or application/yaml)");
   return std::nullopt;
 }
 
@@ -197,10 +230,13 @@ void Handlers::handle(const Request& request, Reply reply) {
 
 template <class T>
 void Handlers::ask(Call call, cluster::ApiCall request, std::function<void(Call&, T&)> then) {
-  context_.ask(std::move(request), [call = std::move(call), then = std::move(then)](Result<cluster::ApiReply> reply) mutable {
+  context_.ask(std::move(request), [call = std::move(call), then = std::move(then)](
+                                       Result<cluster::ApiReply> reply) mutable {
     if (!reply) return call.reply(problem(reply.error()));
     T* value = std::get_if<T>(&*reply);
-    if (value == nullptr) return call.reply(problem(500, Errc::kInternal, "the control plane gave an unexpected reply"));
+    if (value == nullptr)
+      return call.reply(
+          problem(500, Errc::kInternal, "the control plane gave an unexpected reply"));
     then(call, *value);
   });
 }
@@ -208,15 +244,20 @@ void Handlers::ask(Call call, cluster::ApiCall request, std::function<void(Call&
 void Handlers::submit(Call call) {
   const auto syntax = syntax_of_content_type(call.request->header("Content-Type").value_or(""));
   const std::string key(call.request->header("Idempotency-Key").value_or(""));
-  if (key.size() > 128 || !std::all_of(key.begin(), key.end(), [](unsigned char c) { return c > 0x20 && c < 0x7F; }))
+  if (key.size() > 128 ||
+      !std::all_of(key.begin(), key.end(), [](unsigned char c) { return c > 0x20 && c < 0x7F; }))
     return call.reply(bad("Idempotency-Key must be up to 128 visible ASCII characters"));
-  auto spec = jobspec::parse_job(call.request->body, syntax.value_or(jobspec::Syntax::kJson), "body");
+  auto spec =
+      jobspec::parse_job(call.request->body, syntax.value_or(jobspec::Syntax::kJson), "body");
   if (!spec) return call.reply(problem(spec.error()));
-  ask<cluster::SubmitAck>(std::move(call), cluster::SubmitJob{std::move(*spec), key}, [](Call& c, cluster::SubmitAck& ack) {
-    Response out = json_response(ack.existed ? 200 : 201, Json{{"id", to_string(ack.job)}, {"existed", ack.existed}});
-    out.headers.emplace_back("Location", "/api/v1/jobs/" + to_string(ack.job));
-    c.reply(std::move(out));
-  });
+  ask<cluster::SubmitAck>(
+      std::move(call), cluster::SubmitJob{std::move(*spec), key},
+      [](Call& c, cluster::SubmitAck& ack) {
+        Response out = json_response(ack.existed ? 200 : 201,
+                                     Json{{"id", to_string(ack.job)}, {"existed", ack.existed}});
+        out.headers.emplace_back("Location", "/api/v1/jobs/" + to_string(ack.job));
+        c.reply(std::move(out));
+      });
 }
 
 void Handlers::list_jobs(Call call) {
@@ -243,12 +284,13 @@ void Handlers::get_job(Call call) {
   const auto id = call.job();
   if (!id) return;
   const bool follow = truthy(call.target.param("follow"));
-  ask<cluster::JobView>(std::move(call), cluster::GetJob{*id}, [this, follow](Call& c, cluster::JobView& view) {
-    if (!follow) return c.reply(json_response(200, jobspec::to_json(view)));
-    StreamStart start;
-    start.pump = std::make_shared<JobPump>(context_, std::move(view));
-    c.reply(std::move(start));
-  });
+  ask<cluster::JobView>(std::move(call), cluster::GetJob{*id},
+                        [this, follow](Call& c, cluster::JobView& view) {
+                          if (!follow) return c.reply(json_response(200, jobspec::to_json(view)));
+                          StreamStart start;
+                          start.pump = std::make_shared<JobPump>(context_, std::move(view));
+                          c.reply(std::move(start));
+                        });
 }
 
 void Handlers::tasks(Call call) {
@@ -267,22 +309,26 @@ void Handlers::kill(Call call) {
   std::string reason;
   if (!call.request->body.empty()) {
     const Json body = Json::parse(call.request->body, nullptr, false);
-    const bool ok = body.is_object() && (body.empty() || (body.size() == 1 && body.contains("reason") && body["reason"].is_string()));
+    const bool ok = body.is_object() &&
+                    (body.empty() ||
+                     (body.size() == 1 && body.contains("reason") && body["reason"].is_string()));
     if (!ok) return call.reply(bad("the body of a kill is empty or {\"reason\": \"...\"}"));
     if (!body.empty()) reason = body["reason"].get<std::string>();
     if (reason.size() > 1024) return call.reply(bad("reason may have 1024 bytes"));
   }
-  ask<cluster::KillAck>(std::move(call), cluster::KillJob{*id, std::move(reason)}, [id = *id](Call& c, cluster::KillAck&) {
-    c.reply(json_response(202, Json{{"id", to_string(id)}}));
-  });
+  ask<cluster::KillAck>(std::move(call), cluster::KillJob{*id, std::move(reason)},
+                        [id = *id](Call& c, cluster::KillAck&) {
+                          c.reply(json_response(202, Json{{"id", to_string(id)}}));
+                        });
 }
 
 void Handlers::why(Call call) {
   const auto id = call.job();
   if (!id) return;
-  ask<cluster::WhyAnswer>(std::move(call), cluster::WhyJob{*id}, [](Call& c, cluster::WhyAnswer& answer) {
-    c.reply(json_response(200, jobspec::to_json(answer)));
-  });
+  ask<cluster::WhyAnswer>(std::move(call), cluster::WhyJob{*id},
+                          [](Call& c, cluster::WhyAnswer& answer) {
+                            c.reply(json_response(200, jobspec::to_json(answer)));
+                          });
 }
 
 void Handlers::job_logs(Call call) {
@@ -308,42 +354,62 @@ void Handlers::job_logs(Call call) {
     if (!from) return call.reply(bad(from.error().context));
     filter.from = std::move(*from);
   }
-  ask<cluster::JobView>(std::move(call), cluster::GetJob{*id}, [this, filter = std::move(filter)](Call& c, cluster::JobView& view) {
-    StreamStart start;
-    start.pump = std::make_shared<LogFollowPump>(context_, std::move(view), filter);
-    c.reply(std::move(start));
-  });
+  ask<cluster::JobView>(std::move(call), cluster::GetJob{*id},
+                        [this, filter = std::move(filter)](Call& c, cluster::JobView& view) {
+                          StreamStart start;
+                          start.pump =
+                              std::make_shared<LogFollowPump>(context_, std::move(view), filter);
+                          c.reply(std::move(start));
+                        });
 }
 
 void Handlers::log(Call call) {
   const auto id = call.job();
   if (!id) return;
   const auto rank = parse_u64(call.args[2]);
-  if (!rank || *rank > 65535) return call.reply(bad(fmt::format("'{}' is not a rank", call.args[2])));
-  if (!parse_stream(call.args[3])) return call.reply(problem(404, Errc::kNotFound, "a log is stdout or stderr"));
+  if (!rank || *rank > 65535)
+    return call.reply(bad(fmt::format("'{}' is not a rank", call.args[2])));
+  if (!parse_stream(call.args[3]))
+    return call.reply(problem(404, Errc::kNotFound, "a log is stdout or stderr"));
   std::uint32_t generation = 0;
   std::uint64_t offset = 0;
   if (!call.number("generation", generation, 1, ~std::uint32_t{0})) return;
   if (!call.number("offset", offset, 0, ~std::uint64_t{0})) return;
   // What is needed of the headers goes into the query: the request is gone when the job's view arrives.
-  if (const auto range = call.request->header("Range")) call.target.query.emplace_back("Range", *range);
-  if (const auto last = call.request->header("Last-Event-ID")) call.target.query.emplace_back("Last-Event-ID", *last);
-  ask<cluster::JobView>(std::move(call), cluster::GetJob{*id}, [this](Call& c, cluster::JobView& view) { log_of(std::move(c), view); });
+  if (const auto range = call.request->header("Range"))
+    call.target.query.emplace_back("Range", *range);
+  if (const auto last = call.request->header("Last-Event-ID"))
+    call.target.query.emplace_back("Last-Event-ID", *last);
+  ask<cluster::JobView>(std::move(call), cluster::GetJob{*id},
+                        [this](Call& c, cluster::JobView& view) { log_of(std::move(c), view); });
 }
 
 void Handlers::log_of(Call call, const cluster::JobView& view) {
   LogRef ref;
-  ref.task = TaskId{.job = view.id, .role = call.args[1], .rank = static_cast<std::uint32_t>(*parse_u64(call.args[2])), .generation = view.generation};
+  ref.task = TaskId{.job = view.id,
+                    .role = call.args[1],
+                    .rank = static_cast<std::uint32_t>(*parse_u64(call.args[2])),
+                    .generation = view.generation};
   ref.stream = *parse_stream(call.args[3]);
   if (!call.number("generation", ref.task.generation.value, 1, ~std::uint32_t{0})) return;
-  const auto role = std::find_if(view.spec.roles.begin(), view.spec.roles.end(), [&](const auto& r) { return r.name == ref.task.role; });
+  const auto role = std::find_if(view.spec.roles.begin(), view.spec.roles.end(),
+                                 [&](const auto& r) { return r.name == ref.task.role; });
   if (role == view.spec.roles.end() || ref.task.rank >= role->count_max)
-    return call.reply(problem(404, Errc::kNotFound, fmt::format("{} has no rank {}/{}", to_string(view.id), ref.task.role, ref.task.rank)));
+    return call.reply(problem(
+        404, Errc::kNotFound,
+        fmt::format("{} has no rank {}/{}", to_string(view.id), ref.task.role, ref.task.rank)));
 
   if (truthy(call.target.param("follow"))) {
     std::uint64_t offset = 0;
-    if (!call.number("offset", offset, 0, ~std::uint64_t{0}) || !call.number("Last-Event-ID", offset, 0, ~std::uint64_t{0})) return;
-    LogFilter filter{.role = ref.task.role, .rank = ref.task.rank, .stream = ref.stream, .generation = ref.task.generation.value, .from = {{ref, offset}}, .single = true};
+    if (!call.number("offset", offset, 0, ~std::uint64_t{0}) ||
+        !call.number("Last-Event-ID", offset, 0, ~std::uint64_t{0}))
+      return;
+    LogFilter filter{.role = ref.task.role,
+                     .rank = ref.task.rank,
+                     .stream = ref.stream,
+                     .generation = ref.task.generation.value,
+                     .from = {{ref, offset}},
+                     .single = true};
     StreamStart start;
     start.pump = std::make_shared<LogFollowPump>(context_, view, std::move(filter));
     return call.reply(std::move(start));
@@ -351,19 +417,24 @@ void Handlers::log_of(Call call, const cluster::JobView& view) {
 
   LogSlice info;
   auto probe = context_.logs.read(ref.task, ref.stream, ~std::uint64_t{0}, 0);
-  if (probe) info = std::move(*probe);
-  else if (probe.error().code != Errc::kNotFound) return call.reply(problem(probe.error()));
+  if (probe)
+    info = std::move(*probe);
+  else if (probe.error().code != Errc::kNotFound)
+    return call.reply(problem(probe.error()));
   std::uint64_t begin = info.first, end = info.size;
   int status = 200;
   if (const auto header = call.target.param("Range")) {
     const auto range = parse_range(*header);
     if (!range) return call.reply(bad(range.error().context));
-    if (range->first) begin = std::max(begin, *range->first);
-    else begin = std::max(begin, end - std::min(end, *range->last));
+    if (range->first)
+      begin = std::max(begin, *range->first);
+    else
+      begin = std::max(begin, end - std::min(end, *range->last));
     if (range->first && range->last && *range->last < end) end = *range->last + 1;
     status = 206;
     if (begin >= end) {
-      Response out = problem(416, Errc::kInvalidArgument, fmt::format("bytes {} to {} are kept", info.first, info.size));
+      Response out = problem(416, Errc::kInvalidArgument,
+                             fmt::format("bytes {} to {} are kept", info.first, info.size));
       out.headers.emplace_back("Content-Range", fmt::format("bytes */{}", info.size));
       return call.reply(std::move(out));
     }
@@ -376,20 +447,25 @@ void Handlers::log_of(Call call, const cluster::JobView& view) {
   start.headers.emplace_back("Accept-Ranges", "bytes");
   start.headers.emplace_back("Dlrun-Log-First", std::to_string(info.first));
   start.headers.emplace_back("Dlrun-Log-Complete", info.complete ? "true" : "false");
-  if (status == 206) start.headers.emplace_back("Content-Range", fmt::format("bytes {}-{}/{}", begin, end - 1, info.size));
+  if (status == 206)
+    start.headers.emplace_back("Content-Range",
+                               fmt::format("bytes {}-{}/{}", begin, end - 1, info.size));
   start.pump = std::make_shared<LogBodyPump>(context_, ref, begin, end);
   call.reply(std::move(start));
 }
 
 void Handlers::events(Call call) {
   cluster::ListEvents list;
-  if (!call.number("after", list.after, 0, ~std::uint64_t{0}) || !call.number("limit", list.limit, 1, kListMax)) return;
+  if (!call.number("after", list.after, 0, ~std::uint64_t{0}) ||
+      !call.number("limit", list.limit, 1, kListMax))
+    return;
   if (const auto text = call.target.param("job")) {
     const auto id = parse_job_id(*text);
     if (!id) return call.reply(bad("job: " + id.error().context));
     list.job = *id;
   }
-  if (truthy(call.target.param("follow")) || call.request->header("Accept").value_or("") == "text/event-stream") {
+  if (truthy(call.target.param("follow")) ||
+      call.request->header("Accept").value_or("") == "text/event-stream") {
     if (const auto last = call.request->header("Last-Event-ID")) {
       const auto value = parse_u64(*last);
       if (!value) return call.reply(bad("Last-Event-ID: " + value.error().context));
@@ -407,11 +483,13 @@ void Handlers::events(Call call) {
 }
 
 void Handlers::nodes(Call call) {
-  ask<cluster::NodeList>(std::move(call), cluster::ListNodes{}, [](Call& c, cluster::NodeList& reply) {
-    Json nodes = Json::array();
-    for (const auto& node : reply.nodes) nodes.push_back(jobspec::to_json(node));
-    c.reply(json_response(200, Json{{"nodes", std::move(nodes)}}));
-  });
+  ask<cluster::NodeList>(std::move(call), cluster::ListNodes{},
+                         [](Call& c, cluster::NodeList& reply) {
+                           Json nodes = Json::array();
+                           for (const auto& node : reply.nodes)
+                             nodes.push_back(jobspec::to_json(node));
+                           c.reply(json_response(200, Json{{"nodes", std::move(nodes)}}));
+                         });
 }
 
 void Handlers::health(Call call) {
@@ -420,30 +498,42 @@ void Handlers::health(Call call) {
   });
 }
 
-void Handlers::version(Call call) { call.reply(json_response(200, Json{{"version", version_}, {"api", "v1"}})); }
+void Handlers::version(Call call) {
+  call.reply(json_response(200, Json{{"version", version_}, {"api", "v1"}}));
+}
 
 void Handlers::metrics(Call call) {
-  context_.ask(cluster::GetHealth{}, [this, call = std::move(call)](Result<cluster::ApiReply> reply) mutable {
+  context_.ask(cluster::GetHealth{}, [this, call = std::move(call)](
+                                         Result<cluster::ApiReply> reply) mutable {
     std::vector<Metric> all = metrics_.collect();
     const auto gauge = [&](std::string name, std::string help, double value) {
-      all.push_back({.name = std::move(name), .help = std::move(help), .samples = {{.labels = {}, .value = value}}});
+      all.push_back({.name = std::move(name),
+                     .help = std::move(help),
+                     .samples = {{.labels = {}, .value = value}}});
     };
     const auto* health = reply ? std::get_if<cluster::Health>(&*reply) : nullptr;
-    gauge("dlrun_control_up", "1 when the control plane answered within its time.", health != nullptr);
+    gauge("dlrun_control_up", "1 when the control plane answered within its time.",
+          health != nullptr);
     if (health != nullptr) {
       gauge("dlrun_nodes_up", "Nodes whose lease holds.", health->nodes_up);
       gauge("dlrun_jobs_running", "Jobs that are neither pending nor over.", health->jobs_running);
       gauge("dlrun_jobs_pending", "Jobs that wait for a place.", health->jobs_pending);
-      gauge("dlrun_jobs_finished", "Jobs of the store that are over.", static_cast<double>(health->jobs_finished));
-      gauge("dlrun_coordinator_term", "Term of the coordinator.", static_cast<double>(health->term));
+      gauge("dlrun_jobs_finished", "Jobs of the store that are over.",
+            static_cast<double>(health->jobs_finished));
+      gauge("dlrun_coordinator_term", "Term of the coordinator.",
+            static_cast<double>(health->term));
     }
     if (gauges_) {
       const auto [connections, streams] = gauges_();
-      gauge("dlrun_http_connections", "Open connections of the REST server.", static_cast<double>(connections));
+      gauge("dlrun_http_connections", "Open connections of the REST server.",
+            static_cast<double>(connections));
       gauge("dlrun_http_streams", "Event streams among them.", static_cast<double>(streams));
     }
-    Metric answers{.name = "dlrun_http_responses_total", .help = "Responses of the REST server by status.", .counter = true};
-    for (const auto& [status, n] : answers_) answers.samples.push_back({{{"status", std::to_string(status)}}, static_cast<double>(n)});
+    Metric answers{.name = "dlrun_http_responses_total",
+                   .help = "Responses of the REST server by status.",
+                   .counter = true};
+    for (const auto& [status, n] : answers_)
+      answers.samples.push_back({{{"status", std::to_string(status)}}, static_cast<double>(n)});
     all.push_back(std::move(answers));
     Response out;
     out.content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -31,7 +31,10 @@ class Handlers {
   static std::vector<std::string> endpoints();
   /// For /metrics.
   void count(int status) { ++answers_[status]; }
-  void set_gauges(std::function<std::pair<std::uint64_t, std::uint64_t>()> connections_and_streams) { gauges_ = std::move(connections_and_streams); }
+  void set_gauges(
+      std::function<std::pair<std::uint64_t, std::uint64_t>()> connections_and_streams) {
+    gauges_ = std::move(connections_and_streams);
+  }
 
   const Context& context() const { return context_; }
 

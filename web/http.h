@@ -40,10 +40,10 @@ struct Response {
 class Sink {
  public:
   virtual ~Sink() = default;
-  virtual bool writable() const = 0;           ///< less than a fixed amount is waiting to be written
-  virtual void send(std::string bytes) = 0;    ///< queues; a pump asks writable() first
-  virtual void finish() = 0;                   ///< a good end of the body; the connection may go on
-  virtual void abort() = 0;                    ///< the body cannot be completed: the peer sees a cut connection
+  virtual bool writable() const = 0;         ///< less than a fixed amount is waiting to be written
+  virtual void send(std::string bytes) = 0;  ///< queues; a pump asks writable() first
+  virtual void finish() = 0;                 ///< a good end of the body; the connection may go on
+  virtual void abort() = 0;  ///< the body cannot be completed: the peer sees a cut connection
 };
 
 /// Produces a long body: an event stream, or a log too large for memory.
@@ -52,7 +52,8 @@ class Pump {
   virtual ~Pump() = default;
   virtual void start(Sink& sink) = 0;
   virtual void on_writable() = 0;  ///< the sink has room again
-  virtual void stop() = 0;         ///< the sink is gone; nothing may be sent, every handle is dropped. Called once.
+  virtual void
+  stop() = 0;  ///< the sink is gone; nothing may be sent, every handle is dropped. Called once.
 };
 
 struct StreamStart {
@@ -71,7 +72,8 @@ using Reply = std::function<void(Answer)>;  ///< exactly once, on the loop
 class Loop {
  public:
   virtual ~Loop() = default;
-  virtual void post(std::function<void()> work) = 0;  ///< from any thread; dropped once the server stops
+  virtual void post(
+      std::function<void()> work) = 0;  ///< from any thread; dropped once the server stops
   /// On the loop. Destroying the handle cancels.
   virtual std::shared_ptr<void> after(Duration delay, std::function<void()> work) = 0;
 };

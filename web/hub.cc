@@ -43,7 +43,8 @@ void Hub::wake() {
     seen_ = newest_.load();
     return;
   }
-  if (seen_ == 0) {  // the first event since the start: what came before is no news, so nothing needs to be read
+  if (seen_ ==
+      0) {  // the first event since the start: what came before is no news, so nothing needs to be read
     seen_ = newest_.load();
     std::vector<std::shared_ptr<Watcher>> all;
     for (const auto& weak : watchers_)
@@ -79,11 +80,13 @@ void Hub::fetched(Result<cluster::ApiReply> reply) {
       jobs.insert(event.job);
       seen_ = std::max(seen_, event.sequence);
     }
-    if (list->events.size() < kFetchMax) seen_ = std::max(seen_, std::min(newest_.load(), list->last));
+    if (list->events.size() < kFetchMax)
+      seen_ = std::max(seen_, std::min(newest_.load(), list->last));
   }
   std::vector<std::shared_ptr<Watcher>> due;
   for (const auto& weak : watchers_)
-    if (auto watcher = weak.lock(); watcher && (all || (watcher->job.value == 0 ? !jobs.empty() : jobs.contains(watcher->job))))
+    if (auto watcher = weak.lock();
+        watcher && (all || (watcher->job.value == 0 ? !jobs.empty() : jobs.contains(watcher->job))))
       due.push_back(std::move(watcher));
   const bool more = seen_ < newest_.load() && list != nullptr && !list->events.empty();
   for (const auto& watcher : due) watcher->on_change();

@@ -26,7 +26,8 @@ void LogBodyPump::start(Sink& sink) {
 
 void LogBodyPump::on_writable() {
   while (sink_ != nullptr && at_ < end_ && sink_->writable()) {
-    const auto slice = context_.logs.read(ref_.task, ref_.stream, at_, std::min<std::uint64_t>(kReadBytes, end_ - at_));
+    const auto slice = context_.logs.read(ref_.task, ref_.stream, at_,
+                                          std::min<std::uint64_t>(kReadBytes, end_ - at_));
     if (!slice || slice->bytes.empty() || slice->offset != at_) return sink_->abort();
     std::string bytes = slice->bytes.substr(0, end_ - at_);
     at_ += bytes.size();
@@ -41,7 +42,8 @@ LogFollowPump::LogFollowPump(const Context& context, cluster::JobView view, LogF
 }
 
 bool LogFollowPump::wanted(const LogRef& ref) const {
-  return (filter_.role.empty() || filter_.role == ref.task.role) && (!filter_.rank || *filter_.rank == ref.task.rank) &&
+  return (filter_.role.empty() || filter_.role == ref.task.role) &&
+         (!filter_.rank || *filter_.rank == ref.task.rank) &&
          (!filter_.stream || *filter_.stream == ref.stream) &&
          (!filter_.generation || *filter_.generation == ref.task.generation.value);
 }
@@ -73,8 +75,10 @@ void LogFollowPump::take_view(const cluster::JobView& view) {
       for (const auto& ref : *refs) add(ref, false);
   }
   for (const auto& task : view.tasks) {
-    const bool never_started = task.state == cluster::TaskState::kEnded && task.started.ns == 0 && task.pid == 0;
-    for (const LogStream stream : {LogStream::kStdout, LogStream::kStderr}) add({task.task, stream}, never_started);
+    const bool never_started =
+        task.state == cluster::TaskState::kEnded && task.started.ns == 0 && task.pid == 0;
+    for (const LogStream stream : {LogStream::kStdout, LogStream::kStderr})
+      add({task.task, stream}, never_started);
   }
 }
 
@@ -104,38 +108,43 @@ void LogFollowPump::refresh() {
   context_.ask(cluster::GetJob{job_}, [self = shared_from_this()](Result<cluster::ApiReply> reply) {
     self->asking_ = false;
     if (self->sink_ == nullptr) return;
-    if (const auto* view = reply ? std::get_if<cluster::JobView>(&*reply) : nullptr) self->take_view(*view);
+    if (const auto* view = reply ? std::get_if<cluster::JobView>(&*reply) : nullptr)
+      self->take_view(*view);
     if (self->again_) self->refresh();
     self->pump();
   });
 }
 
 std::string LogFollowPump::event(const Stream& stream, const std::string& bytes) const {
-  if (filter_.single) return sse(std::to_string(stream.at + bytes.size()), "log", jobspec::base64_encode(bytes));
-  return sse("", "log",
-             fmt::format(R"({{"role":"{}","rank":{},"generation":{},"stream":"{}","offset":{},"bytes":"{}"}})", stream.ref.task.role,
-                         stream.ref.task.rank, stream.ref.task.generation.value, name(stream.ref.stream), stream.at,
-                         jobspec::base64_encode(bytes)));
+  if (filter_.single)
+    return sse(std::to_string(stream.at + bytes.size()), "log", jobspec::base64_encode(bytes));
+  return sse(
+      "", "log",
+      fmt::format(
+          R"({{"role":"{}","rank":{},"generation":{},"stream":"{}","offset":{},"bytes":"{}"}})",
+          stream.ref.task.role, stream.ref.task.rank, stream.ref.task.generation.value,
+          name(stream.ref.stream), stream.at, jobspec::base64_encode(bytes)));
 }
 
 void LogFollowPump::step(Stream& stream) {
   stream.dirty->store(false);
   if (filter_.follow && !stream.handle) {
     // Followed before it is read: what is appended in between sets `dirty` again.
-    stream.handle = context_.logs.follow(
-        stream.ref.task, stream.ref.stream,
-        [dirty = stream.dirty, posted = posted_, weak_loop = context_.loop, weak = weak_from_this()] {
-          dirty->store(true);
-          if (posted->exchange(true)) return;
-          if (const auto loop = weak_loop.lock())
-            loop->post([posted, weak] {
-              posted->store(false);
-              if (const auto self = weak.lock()) self->pump();
-            });
-        });
+    stream.handle = context_.logs.follow(stream.ref.task, stream.ref.stream,
+                                         [dirty = stream.dirty, posted = posted_,
+                                          weak_loop = context_.loop, weak = weak_from_this()] {
+                                           dirty->store(true);
+                                           if (posted->exchange(true)) return;
+                                           if (const auto loop = weak_loop.lock())
+                                             loop->post([posted, weak] {
+                                               posted->store(false);
+                                               if (const auto self = weak.lock()) self->pump();
+                                             });
+                                         });
   }
   if (!stream.positioned && filter_.tail_bytes) {
-    if (const auto probe = context_.logs.read(stream.ref.task, stream.ref.stream, ~std::uint64_t{0}, 0))
+    if (const auto probe =
+            context_.logs.read(stream.ref.task, stream.ref.stream, ~std::uint64_t{0}, 0))
       stream.at = std::max(probe->first, probe->size - std::min(probe->size, *filter_.tail_bytes));
   }
   stream.positioned = true;
@@ -143,8 +152,13 @@ void LogFollowPump::step(Stream& stream) {
   if (!slice) return;
   stream.known = true;
   if (slice->offset > stream.at && (!slice->bytes.empty() || slice->complete)) {
-    const std::string where = filter_.single ? std::string() : fmt::format(R"("role":"{}","rank":{},"generation":{},"stream":"{}",)", stream.ref.task.role, stream.ref.task.rank, stream.ref.task.generation.value, name(stream.ref.stream));
-    sink_->send(sse("", "gap", fmt::format(R"({{{}"from":{},"to":{}}})", where, stream.at, slice->offset)));
+    const std::string where =
+        filter_.single ? std::string()
+                       : fmt::format(R"("role":"{}","rank":{},"generation":{},"stream":"{}",)",
+                                     stream.ref.task.role, stream.ref.task.rank,
+                                     stream.ref.task.generation.value, name(stream.ref.stream));
+    sink_->send(
+        sse("", "gap", fmt::format(R"({{{}"from":{},"to":{}}})", where, stream.at, slice->offset)));
     stream.at = slice->offset;
   }
   if (!slice->bytes.empty()) {
@@ -190,13 +204,15 @@ void LogFollowPump::check_end() {
     if ((open || unknown) && !grace_over_) {
       const auto loop = context_.loop.lock();
       if (timer_ || !loop) return;
-      timer_ = loop->after(open ? context_.options.log_grace : std::min(kUnknownGrace, context_.options.log_grace), [weak = weak_from_this()] {
-        const auto self = weak.lock();
-        if (!self || self->sink_ == nullptr) return;
-        self->grace_over_ = true;
-        for (const auto& stream : self->streams_) stream->dirty->store(!stream->complete);
-        self->pump();
-      });
+      timer_ = loop->after(
+          open ? context_.options.log_grace : std::min(kUnknownGrace, context_.options.log_grace),
+          [weak = weak_from_this()] {
+            const auto self = weak.lock();
+            if (!self || self->sink_ == nullptr) return;
+            self->grace_over_ = true;
+            for (const auto& stream : self->streams_) stream->dirty->store(!stream->complete);
+            self->pump();
+          });
       return;
     }
   }

@@ -31,14 +31,15 @@ class LogBodyPump final : public Pump {
 };
 
 struct LogFilter {
-  std::string role;                             ///< "" = any
+  std::string role;  ///< "" = any
   std::optional<std::uint32_t> rank;
   std::optional<LogStream> stream;
-  std::optional<std::uint32_t> generation;      ///< else all of them, in the order they start
-  std::map<LogRef, std::uint64_t> from;         ///< where to begin, for streams not at 0
-  std::optional<std::uint64_t> tail_bytes;      ///< streams not in `from` begin this far before their end
-  bool follow = true;                           ///< false: ends when everything stored has been sent
-  bool single = false;                          ///< the form for one stream: id = next offset, data = base64 alone
+  std::optional<std::uint32_t> generation;  ///< else all of them, in the order they start
+  std::map<LogRef, std::uint64_t> from;     ///< where to begin, for streams not at 0
+  std::optional<std::uint64_t>
+      tail_bytes;       ///< streams not in `from` begin this far before their end
+  bool follow = true;   ///< false: ends when everything stored has been sent
+  bool single = false;  ///< the form for one stream: id = next offset, data = base64 alone
 };
 
 /// Form of many: `event: log`, data = {"role","rank","generation","stream","offset","bytes"}. Form of one: `event: log`,
@@ -57,7 +58,7 @@ class LogFollowPump final : public Pump, public std::enable_shared_from_this<Log
     std::uint64_t at = 0;
     bool positioned = false;  ///< tail was applied
     bool complete = false;
-    bool known = false;       ///< the store has heard of it
+    bool known = false;  ///< the store has heard of it
     bool never_started = false;
     std::shared_ptr<std::atomic<bool>> dirty;
     std::shared_ptr<void> handle;
@@ -80,7 +81,8 @@ class LogFollowPump final : public Pump, public std::enable_shared_from_this<Log
   Sink* sink_ = nullptr;
   std::shared_ptr<void> watch_, timer_;
   std::shared_ptr<std::atomic<bool>> posted_ = std::make_shared<std::atomic<bool>>(false);
-  bool asking_ = false, again_ = false, final_ = false, listed_ = false, pumping_ = false, grace_over_ = false;
+  bool asking_ = false, again_ = false, final_ = false, listed_ = false, pumping_ = false,
+       grace_over_ = false;
 };
 
 }  // namespace dlrun::web

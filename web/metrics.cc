@@ -11,16 +11,21 @@ namespace {
 
 bool valid_name(std::string_view name) {
   return !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == ':'; });
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) || c == '_' || c == ':'; });
 }
 
 std::string escaped(std::string_view text, bool quotes) {
   std::string out;
   for (const char c : text) {
-    if (c == '\\') out += "\\\\";
-    else if (c == '\n') out += "\\n";
-    else if (c == '"' && quotes) out += "\\\"";
-    else out += c;
+    if (c == '\\')
+      out += "\\\\";
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '"' && quotes)
+      out += "\\\"";
+    else
+      out += c;
   }
   return out;
 }
@@ -37,14 +42,17 @@ std::string prometheus_text(const std::vector<Metric>& metrics) {
   std::string out;
   for (const Metric& metric : metrics) {
     if (!valid_name(metric.name)) continue;
-    out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", metric.name, escaped(metric.help, false), metric.name,
-                       metric.counter ? "counter" : "gauge");
+    out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", metric.name, escaped(metric.help, false),
+                       metric.name, metric.counter ? "counter" : "gauge");
     for (const auto& sample : metric.samples) {
       std::string labels;
       for (const auto& [name, value] : sample.labels)
-        if (valid_name(name)) labels += fmt::format("{}{}=\"{}\"", labels.empty() ? "" : ",", name, escaped(value, true));
-      out += labels.empty() ? fmt::format("{} {}\n", metric.name, number(sample.value))
-                            : fmt::format("{}{{{}}} {}\n", metric.name, labels, number(sample.value));
+        if (valid_name(name))
+          labels +=
+              fmt::format("{}{}=\"{}\"", labels.empty() ? "" : ",", name, escaped(value, true));
+      out += labels.empty()
+                 ? fmt::format("{} {}\n", metric.name, number(sample.value))
+                 : fmt::format("{}{{{}}} {}\n", metric.name, labels, number(sample.value));
     }
   }
   return out;

@@ -15,7 +15,8 @@ namespace {
 constexpr std::size_t kPartsMax = 64;
 
 bool same_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](unsigned char x, unsigned char y) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](unsigned char x, unsigned char y) {
            return std::tolower(x) == std::tolower(y);
          });
 }
@@ -35,7 +36,8 @@ Result<std::string> decode(std::string_view text, bool plus_is_space) {
     if (c == '%') {
       const int high = i + 2 < text.size() ? hex(text[i + 1]) : -1;
       const int low = i + 2 < text.size() ? hex(text[i + 2]) : -1;
-      if (high < 0 || low < 0) return fail(Errc::kInvalidArgument, "'%' must be followed by two hex digits");
+      if (high < 0 || low < 0)
+        return fail(Errc::kInvalidArgument, "'%' must be followed by two hex digits");
       c = static_cast<char>(high * 16 + low);
       i += 2;
     } else if (c == '+' && plus_is_space) {
@@ -56,7 +58,8 @@ std::optional<std::string_view> Request::header(std::string_view name) const {
 }
 
 std::size_t Request::header_count(std::string_view name) const {
-  return static_cast<std::size_t>(std::count_if(headers.begin(), headers.end(), [&](const auto& h) { return same_name(h.first, name); }));
+  return static_cast<std::size_t>(std::count_if(
+      headers.begin(), headers.end(), [&](const auto& h) { return same_name(h.first, name); }));
 }
 
 std::optional<std::string_view> Target::param(std::string_view name) const {
@@ -67,8 +70,10 @@ std::optional<std::string_view> Target::param(std::string_view name) const {
 
 Result<Target> parse_target(std::string_view target) {
   Target out;
-  if (!target.starts_with('/')) return fail(Errc::kInvalidArgument, "the request target must start with '/'");
-  if (const auto hash = target.find('#'); hash != std::string_view::npos) return fail(Errc::kInvalidArgument, "a fragment in the request target");
+  if (!target.starts_with('/'))
+    return fail(Errc::kInvalidArgument, "the request target must start with '/'");
+  if (const auto hash = target.find('#'); hash != std::string_view::npos)
+    return fail(Errc::kInvalidArgument, "a fragment in the request target");
   std::string_view query;
   if (const auto mark = target.find('?'); mark != std::string_view::npos) {
     query = target.substr(mark + 1);
@@ -79,7 +84,8 @@ Result<Target> parse_target(std::string_view target) {
     const auto slash = target.find('/');
     DLRUN_ASSIGN(std::string segment, decode(target.substr(0, slash), false));
     out.segments.push_back(std::move(segment));
-    if (out.segments.size() > kPartsMax) return fail(Errc::kInvalidArgument, "too many path segments");
+    if (out.segments.size() > kPartsMax)
+      return fail(Errc::kInvalidArgument, "too many path segments");
     if (slash == std::string_view::npos) break;
     target.remove_prefix(slash + 1);
   }
@@ -90,8 +96,12 @@ Result<Target> parse_target(std::string_view target) {
     if (pair.empty()) continue;
     const auto equals = pair.find('=');
     DLRUN_ASSIGN(std::string key, decode(pair.substr(0, equals), true));
-    DLRUN_ASSIGN(std::string value, decode(equals == std::string_view::npos ? std::string_view{} : pair.substr(equals + 1), true));
-    if (out.param(key)) return fail(Errc::kInvalidArgument, "the parameter '" + key + "' stands twice");
+    DLRUN_ASSIGN(
+        std::string value,
+        decode(equals == std::string_view::npos ? std::string_view{} : pair.substr(equals + 1),
+               true));
+    if (out.param(key))
+      return fail(Errc::kInvalidArgument, "the parameter '" + key + "' stands twice");
     out.query.emplace_back(std::move(key), std::move(value));
     if (out.query.size() > kPartsMax) return fail(Errc::kInvalidArgument, "too many parameters");
   }
@@ -102,12 +112,15 @@ Result<std::uint64_t> parse_u64(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    return fail(Errc::kInvalidArgument, "'" + std::string(text.substr(0, 64)) + "' is not a whole number");
+    return fail(Errc::kInvalidArgument,
+                "'" + std::string(text.substr(0, 64)) + "' is not a whole number");
   return value;
 }
 
 Result<ByteRange> parse_range(std::string_view header) {
-  const auto bad = [] { return fail(Errc::kInvalidArgument, "Range must be bytes=A-B, bytes=A- or bytes=-N"); };
+  const auto bad = [] {
+    return fail(Errc::kInvalidArgument, "Range must be bytes=A-B, bytes=A- or bytes=-N");
+  };
   if (!same_name(header.substr(0, 6), "bytes=")) return bad();
   header.remove_prefix(6);
   const auto dash = header.find('-');
@@ -142,10 +155,12 @@ std::string host_name(std::string_view host) {
   }
   if (!rest.empty()) {
     if (rest[0] != ':' || rest.size() > 6) return {};
-    if (!std::all_of(rest.begin() + 1, rest.end(), [](unsigned char c) { return std::isdigit(c); })) return {};
+    if (!std::all_of(rest.begin() + 1, rest.end(), [](unsigned char c) { return std::isdigit(c); }))
+      return {};
   }
   std::string out(name);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return out;
 }
 

@@ -13,7 +13,8 @@
 namespace dlrun::web {
 
 struct Target {
-  std::vector<std::string> segments;  ///< decoded; "/a/b%20c" -> {"a", "b c"}; a '/' at the end adds an empty one
+  std::vector<std::string>
+      segments;  ///< decoded; "/a/b%20c" -> {"a", "b c"}; a '/' at the end adds an empty one
   std::vector<std::pair<std::string, std::string>> query;
 
   std::optional<std::string_view> param(std::string_view name) const;

@@ -56,16 +56,22 @@ struct RestServer::Impl {
 
 RestServer::RestServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Result<std::unique_ptr<RestServer>> RestServer::start(ServerOptions options, cluster::ControlApi& control, LogSource& logs,
+Result<std::unique_ptr<RestServer>> RestServer::start(ServerOptions options,
+                                                      cluster::ControlApi& control, LogSource& logs,
                                                       MetricsSource& metrics) {
   if (options.bearer_token.size() < kTokenBytesMin)
-    return fail(Errc::kInvalidArgument, fmt::format("the bearer token needs at least {} characters", kTokenBytesMin));
+    return fail(Errc::kInvalidArgument,
+                fmt::format("the bearer token needs at least {} characters", kTokenBytesMin));
   ErrorCode error;
   const auto address = asio::ip::make_address(options.listen_address, error);
-  if (error) return fail(Errc::kInvalidArgument, fmt::format("REST: '{}' is not an IP address", options.listen_address));
+  if (error)
+    return fail(Errc::kInvalidArgument,
+                fmt::format("REST: '{}' is not an IP address", options.listen_address));
   const bool tls = !options.tls_cert_path.empty();
   if (!tls && !is_loopback(options.listen_address))
-    return fail(Errc::kInvalidArgument, fmt::format("REST: {} is not a loopback address, so a TLS certificate is needed", options.listen_address));
+    return fail(Errc::kInvalidArgument,
+                fmt::format("REST: {} is not a loopback address, so a TLS certificate is needed",
+                            options.listen_address));
 
   auto impl = std::make_unique<Impl>();
   Engine& engine = impl->engine;
@@ -73,11 +79,18 @@ Result<std::unique_ptr<RestServer>> RestServer::start(ServerOptions options, clu
   if (tls) {
     using Tls = asio::ssl::context;
     engine.tls.emplace(Tls::tls_server);
-    engine.tls->set_options(Tls::default_workarounds | Tls::no_sslv2 | Tls::no_sslv3 | Tls::no_tlsv1 | Tls::no_tlsv1_1, error);
+    engine.tls->set_options(
+        Tls::default_workarounds | Tls::no_sslv2 | Tls::no_sslv3 | Tls::no_tlsv1 | Tls::no_tlsv1_1,
+        error);
     if (!error) engine.tls->use_certificate_chain_file(engine.options.tls_cert_path, error);
-    if (error) return fail(Errc::kInvalidArgument, fmt::format("REST certificate {}: {}", engine.options.tls_cert_path, error.message()));
+    if (error)
+      return fail(
+          Errc::kInvalidArgument,
+          fmt::format("REST certificate {}: {}", engine.options.tls_cert_path, error.message()));
     engine.tls->use_private_key_file(engine.options.tls_key_path, Tls::pem, error);
-    if (error) return fail(Errc::kInvalidArgument, fmt::format("REST key {}: {}", engine.options.tls_key_path, error.message()));
+    if (error)
+      return fail(Errc::kInvalidArgument,
+                  fmt::format("REST key {}: {}", engine.options.tls_key_path, error.message()));
   }
 
   const tcp::endpoint endpoint(address, engine.options.port);
@@ -87,16 +100,21 @@ Result<std::unique_ptr<RestServer>> RestServer::start(ServerOptions options, clu
   if (!error) impl->acceptor->bind(endpoint, error);
   if (!error) impl->acceptor->listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    const Errc code = error == asio::error::address_in_use ? Errc::kAlreadyExists
+    const Errc code = error == asio::error::address_in_use  ? Errc::kAlreadyExists
                       : error == asio::error::access_denied ? Errc::kPermissionDenied
                                                             : Errc::kIo;
-    return fail(code, fmt::format("REST: listening on {} port {}: {}", engine.options.listen_address, engine.options.port, error.message()));
+    return fail(code,
+                fmt::format("REST: listening on {} port {}: {}", engine.options.listen_address,
+                            engine.options.port, error.message()));
   }
   impl->port = impl->acceptor->local_endpoint(error).port();
 
   engine.hub = std::make_shared<Hub>(engine.loop, control, engine.options.control_timeout);
-  engine.handlers = std::make_unique<Handlers>(Context{engine.loop, control, logs, engine.hub, engine.options}, metrics, DLRUN_VERSION_TEXT);
-  engine.handlers->set_gauges([&engine] { return std::pair<std::uint64_t, std::uint64_t>(engine.connections.size(), engine.streams); });
+  engine.handlers = std::make_unique<Handlers>(
+      Context{engine.loop, control, logs, engine.hub, engine.options}, metrics, DLRUN_VERSION_TEXT);
+  engine.handlers->set_gauges([&engine] {
+    return std::pair<std::uint64_t, std::uint64_t>(engine.connections.size(), engine.streams);
+  });
   engine.hub->start();
   impl->accept();
   impl->thread = std::thread([raw = impl.get()] { raw->run(); });
@@ -110,8 +128,8 @@ std::uint16_t RestServer::port() const { return impl_->port; }
 std::string RestServer::url() const {
   const auto& options = impl_->engine.options;
   const bool v6 = options.listen_address.find(':') != std::string::npos;
-  return fmt::format("{}://{}{}{}:{}", options.tls_cert_path.empty() ? "http" : "https", v6 ? "[" : "", options.listen_address,
-                     v6 ? "]" : "", impl_->port);
+  return fmt::format("{}://{}{}{}:{}", options.tls_cert_path.empty() ? "http" : "https",
+                     v6 ? "[" : "", options.listen_address, v6 ? "]" : "", impl_->port);
 }
 
 void RestServer::stop() {
@@ -122,7 +140,10 @@ void RestServer::stop() {
     impl_->acceptor->close(ignored);
     impl_->accept_again.reset();
     engine.hub->stop();
-    while (!engine.connections.empty()) (*engine.connections.begin())->close();
+    while (!engine.connections.empty()) {
+      const auto connection = *engine.connections.begin();
+      connection->close();
+    }
     engine.loop->io.stop();
   });
   impl_->thread.join();

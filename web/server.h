@@ -19,7 +19,10 @@
 
 namespace dlrun::web {
 
-enum class LogStream : std::uint8_t { kStdout = 1, kStderr = 2 };  ///< the numbers are those of the file descriptors
+enum class LogStream : std::uint8_t {
+  kStdout = 1,
+  kStderr = 2
+};  ///< the numbers are those of the file descriptors
 
 struct LogRef {
   TaskId task;
@@ -28,11 +31,12 @@ struct LogRef {
 };
 
 struct LogSlice {
-  std::uint64_t offset = 0;  ///< of the first byte of `bytes`: the asked one, or the oldest kept when that was dropped
-  std::string bytes;         ///< exact; empty at the end
-  std::uint64_t first = 0;   ///< oldest byte kept (rotation drops from the front)
-  std::uint64_t size = 0;    ///< one past the newest byte known
-  bool complete = false;     ///< no byte will ever follow `size`
+  std::uint64_t offset =
+      0;  ///< of the first byte of `bytes`: the asked one, or the oldest kept when that was dropped
+  std::string bytes;        ///< exact; empty at the end
+  std::uint64_t first = 0;  ///< oldest byte kept (rotation drops from the front)
+  std::uint64_t size = 0;   ///< one past the newest byte known
+  bool complete = false;    ///< no byte will ever follow `size`
 };
 
 /// Where logs are read from; the coordinator adapts its LogStore. Thread safe.
@@ -41,13 +45,17 @@ class LogSource {
   virtual ~LogSource() = default;
   /// At most `bytes_max` bytes from `offset`. `task.generation` is never 0. An offset past the end gives empty bytes.
   /// kNotFound when nothing is known of this stream (yet). Reads a local file: no network, no waiting.
-  virtual Result<LogSlice> read(const TaskId& task, LogStream stream, std::uint64_t offset, std::size_t bytes_max) = 0;
+  virtual Result<LogSlice> read(const TaskId& task, LogStream stream, std::uint64_t offset,
+                                std::size_t bytes_max) = 0;
   /// Every stream of the job that bytes are kept of, older generations too. Without it the job's latest tasks are all there is.
-  virtual Result<std::vector<LogRef>> list(JobId job) { return static_cast<void>(job), std::vector<LogRef>{}; }
+  virtual Result<std::vector<LogRef>> list(JobId job) {
+    return static_cast<void>(job), std::vector<LogRef>{};
+  }
   /// Calls `listener` after bytes were appended to the stream or it became complete, until the handle is destroyed; a
   /// stream that nothing is known of yet may be followed. The listener is cheap and may be called too often, never too
   /// seldom; it is not called any more once the handle's destructor has returned.
-  virtual std::shared_ptr<void> follow(const TaskId& task, LogStream stream, std::function<void()> listener) = 0;
+  virtual std::shared_ptr<void> follow(const TaskId& task, LogStream stream,
+                                       std::function<void()> listener) = 0;
 };
 
 /// One sample line family of GET /metrics.
@@ -73,28 +81,31 @@ struct ServerOptions {
   std::string listen_address = "127.0.0.1";  ///< a literal IPv4 or IPv6 address
   std::uint16_t port = 0;                    ///< 0 = any free one
   std::string bearer_token;                  ///< at least 16 characters
-  std::vector<std::string> allowed_hosts;    ///< names in Host and Origin besides the address itself and, on loopback, localhost
-  std::string tls_cert_path;                 ///< PEM chain; with it HTTPS only
-  std::string tls_key_path;                  ///< PEM
+  std::vector<std::string>
+      allowed_hosts;  ///< names in Host and Origin besides the address itself and, on loopback, localhost
+  std::string tls_cert_path;  ///< PEM chain; with it HTTPS only
+  std::string tls_key_path;   ///< PEM
 
-  std::uint32_t connections_max = 512;       ///< further ones get 503 and are closed
-  std::uint32_t streams_max = 256;           ///< server-sent event streams among them
-  std::size_t body_bytes_max = 4u << 20;     ///< 413 beyond
-  std::size_t header_bytes_max = 32u << 10;  ///< 431 beyond
+  std::uint32_t connections_max = 512;                 ///< further ones get 503 and are closed
+  std::uint32_t streams_max = 256;                     ///< server-sent event streams among them
+  std::size_t body_bytes_max = 4u << 20;               ///< 413 beyond
+  std::size_t header_bytes_max = 32u << 10;            ///< 431 beyond
   Duration header_timeout{std::chrono::seconds(10)};   ///< a request's header, from its first byte
   Duration body_timeout{std::chrono::seconds(30)};     ///< a request's body
   Duration write_timeout{std::chrono::seconds(30)};    ///< one write of a response
   Duration idle_timeout{std::chrono::seconds(60)};     ///< keep-alive between requests
   Duration control_timeout{std::chrono::seconds(10)};  ///< a call of ControlApi; 504 beyond
   Duration heartbeat{std::chrono::seconds(15)};        ///< comment line on a silent event stream
-  Duration log_grace{std::chrono::seconds(5)};         ///< job over, a stream not complete, no byte for this long: it ends
+  Duration log_grace{std::chrono::seconds(
+      5)};  ///< job over, a stream not complete, no byte for this long: it ends
 };
 
 class RestServer {
  public:
   /// Listens and starts its thread. kInvalidArgument: plain HTTP beyond loopback, a short token, a bad address;
   /// kAlreadyExists: the port is taken; kIo and kPermissionDenied name what was refused.
-  static Result<std::unique_ptr<RestServer>> start(ServerOptions options, cluster::ControlApi& control, LogSource& logs,
+  static Result<std::unique_ptr<RestServer>> start(ServerOptions options,
+                                                   cluster::ControlApi& control, LogSource& logs,
                                                    MetricsSource& metrics);
   ~RestServer();  ///< stop()
   RestServer(const RestServer&) = delete;

@@ -39,7 +39,9 @@ std::string http_date() {
 ///   connection is kept. 5: the pump finished. 6: error, time limit, stop(). Lingering reads and drops what a refused
 ///   request still sends, so that its response is not lost to a reset.
 template <class Stream>
-class Session final : public Connection, public Sink, public std::enable_shared_from_this<Session<Stream>> {
+class Session final : public Connection,
+                      public Sink,
+                      public std::enable_shared_from_this<Session<Stream>> {
   static constexpr bool kTls = !std::is_same_v<Stream, tcp::socket>;
 
  public:
@@ -52,7 +54,7 @@ class Session final : public Connection, public Sink, public std::enable_shared_
         buffer_(engine.options.header_bytes_max + (64u << 10)) {}
 
   void start() override {
-    engine_.connections.insert(this);
+    engine_.connections.insert(self());
     if constexpr (kTls) {
       arm(engine_.options.header_timeout);
       stream_.async_handshake(asio::ssl::stream_base::server, [self = self()](ErrorCode error) {
@@ -67,9 +69,10 @@ class Session final : public Connection, public Sink, public std::enable_shared_
 
   void close() override {
     if (closed_) return;
+    const auto alive = self();
     closed_ = true;
     drop_pump();
-    engine_.connections.erase(this);
+    engine_.connections.erase(alive);
     deadline_.cancel();
     heartbeat_.cancel();
     ErrorCode ignored;
@@ -77,7 +80,9 @@ class Session final : public Connection, public Sink, public std::enable_shared_
   }
 
   // ---- Sink
-  bool writable() const override { return !closed_ && out_.size() + writing_.size() < kOutBytesSoftMax; }
+  bool writable() const override {
+    return !closed_ && out_.size() + writing_.size() < kOutBytesSoftMax;
+  }
   void send(std::string bytes) override {
     if (closed_ || !pump_ || bytes.empty()) return;
     silent_ = false;
@@ -92,6 +97,7 @@ class Session final : public Connection, public Sink, public std::enable_shared_
     drop_pump();
     if (chunked_ && !head_only_) out_ += "0\r\n\r\n";
     finishing_ = true;
+    if (out_.empty() && writing_.empty()) return written();
     flush();
   }
   void abort() override { close(); }
@@ -99,8 +105,10 @@ class Session final : public Connection, public Sink, public std::enable_shared_
  private:
   std::shared_ptr<Session> self() { return this->shared_from_this(); }
   tcp::socket& socket() {
-    if constexpr (kTls) return stream_.next_layer();
-    else return stream_;
+    if constexpr (kTls)
+      return stream_.next_layer();
+    else
+      return stream_;
   }
 
   void arm(Duration limit) {
@@ -143,19 +151,25 @@ class Session final : public Connection, public Sink, public std::enable_shared_
     parser_->header_limit(static_cast<std::uint32_t>(engine_.options.header_bytes_max));
     parser_->body_limit(engine_.options.body_bytes_max);
     arm(engine_.options.header_timeout);
-    http::async_read_header(stream_, buffer_, *parser_, [self = self()](ErrorCode error, std::size_t) {
-      if (self->closed_ || self->state_ != State::kHead) return;
-      if (error) return self->read_failed(error);
-      self->take_head();
-    });
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = self()](ErrorCode error, std::size_t) {
+                              if (self->closed_ || self->state_ != State::kHead) return;
+                              if (error) return self->read_failed(error);
+                              self->take_head();
+                            });
   }
 
   void read_failed(ErrorCode error) {
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
-      return refuse(problem(431, Errc::kInvalidArgument, fmt::format("the header may have {} bytes", engine_.options.header_bytes_max)));
+      return refuse(
+          problem(431, Errc::kInvalidArgument,
+                  fmt::format("the header may have {} bytes", engine_.options.header_bytes_max)));
     if (error == http::error::body_limit)
-      return refuse(problem(413, Errc::kInvalidArgument, fmt::format("the body may have {} bytes", engine_.options.body_bytes_max)));
-    if (error == http::error::end_of_stream || error.category() != http::make_error_code(http::error::end_of_stream).category())
+      return refuse(
+          problem(413, Errc::kInvalidArgument,
+                  fmt::format("the body may have {} bytes", engine_.options.body_bytes_max)));
+    if (error == http::error::end_of_stream ||
+        error.category() != http::make_error_code(http::error::end_of_stream).category())
       return close();  // the peer left, or the network failed
     refuse(problem(400, Errc::kInvalidArgument, "malformed HTTP: " + error.message()));
   }
@@ -165,7 +179,8 @@ class Session final : public Connection, public Sink, public std::enable_shared_
     request_ = Request{};
     request_.method = std::string(message.method_string());
     request_.target = std::string(message.target());
-    for (const auto& field : message) request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+    for (const auto& field : message)
+      request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
     keep_ = message.keep_alive();
     http11_ = message.version() >= 11;
     head_only_ = request_.method == "HEAD";
@@ -175,11 +190,12 @@ class Session final : public Connection, public Sink, public std::enable_shared_
     }
     if (request_.header("Expect").value_or("") == "100-continue" && !parser_->is_done()) {
       writing_ = "HTTP/1.1 100 Continue\r\n\r\n";
-      asio::async_write(stream_, asio::buffer(writing_), [self = self()](ErrorCode error, std::size_t) {
-        self->writing_.clear();
-        if (error || self->closed_) return self->close();
-        if (self->state_ == State::kHead) self->read_body();
-      });
+      asio::async_write(stream_, asio::buffer(writing_),
+                        [self = self()](ErrorCode error, std::size_t) {
+                          self->writing_.clear();
+                          if (error || self->closed_) return self->close();
+                          if (self->state_ == State::kHead) self->read_body();
+                        });
       return;
     }
     read_body();
@@ -201,23 +217,30 @@ class Session final : public Connection, public Sink, public std::enable_shared_
     disarm();
     request_.body = std::move(parser_->get().body());
     parser_.reset();
-    engine_.handlers->handle(request_, [self = self(), once = std::make_shared<bool>(false)](Answer reply) {
-      if (std::exchange(*once, true) || self->closed_) return;
-      if (auto* response = std::get_if<Response>(&reply)) return self->respond(std::move(*response));
-      self->start_stream(std::move(std::get<StreamStart>(reply)));
-    });
+    engine_.handlers->handle(request_,
+                             [self = self(), once = std::make_shared<bool>(false)](Answer reply) {
+                               if (std::exchange(*once, true) || self->closed_) return;
+                               if (auto* response = std::get_if<Response>(&reply))
+                                 return self->respond(std::move(*response));
+                               self->start_stream(std::move(std::get<StreamStart>(reply)));
+                             });
     request_.body.clear();
     request_.body.shrink_to_fit();
   }
 
   // ---- writing
-  std::string head(int status, const std::string& type, const Headers& headers, std::optional<std::uint64_t> length) const {
-    std::string out = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\n", status, reason_phrase(status), http_date(), type);
+  std::string head(int status, const std::string& type, const Headers& headers,
+                   std::optional<std::uint64_t> length) const {
+    std::string out = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\n", status,
+                                  reason_phrase(status), http_date(), type);
     out += "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n";
     for (const auto& [name, value] : headers) out += fmt::format("{}: {}\r\n", name, value);
-    if (length) out += fmt::format("Content-Length: {}\r\n", *length);
-    else if (chunked_) out += "Transfer-Encoding: chunked\r\n";
-    out += keep_ ? (http11_ ? "\r\n" : "Connection: keep-alive\r\n\r\n") : "Connection: close\r\n\r\n";
+    if (length)
+      out += fmt::format("Content-Length: {}\r\n", *length);
+    else if (chunked_)
+      out += "Transfer-Encoding: chunked\r\n";
+    out +=
+        keep_ ? (http11_ ? "\r\n" : "Connection: keep-alive\r\n\r\n") : "Connection: close\r\n\r\n";
     return out;
   }
 
@@ -275,7 +298,8 @@ class Session final : public Connection, public Sink, public std::enable_shared_
       self->watching_ = false;
       if (error || self->closed_) return self->close();
       self->buffer_.commit(n);
-      if (self->state_ == State::kIdle) self->read_head();  // the stream ended meanwhile: these are the next request
+      if (self->state_ == State::kIdle)
+        self->read_head();  // the stream ended meanwhile: these are the next request
     });
   }
 
@@ -295,11 +319,12 @@ class Session final : public Connection, public Sink, public std::enable_shared_
     if (out_.empty()) return;
     writing_.swap(out_);
     arm(engine_.options.write_timeout);
-    asio::async_write(stream_, asio::buffer(writing_), [self = self()](ErrorCode error, std::size_t) {
-      self->writing_.clear();
-      if (error || self->closed_) return self->close();
-      self->written();
-    });
+    asio::async_write(stream_, asio::buffer(writing_),
+                      [self = self()](ErrorCode error, std::size_t) {
+                        self->writing_.clear();
+                        if (error || self->closed_) return self->close();
+                        self->written();
+                      });
   }
 
   void written() {
@@ -328,11 +353,13 @@ class Session final : public Connection, public Sink, public std::enable_shared_
 
   void discard() {
     linger_space_.resize(64u << 10);
-    socket().async_read_some(asio::buffer(linger_space_), [self = self()](ErrorCode error, std::size_t n) {
-      self->lingered_ += n;
-      if (error || self->closed_ || self->lingered_ > kLingerBytesMax) return self->close();
-      self->discard();
-    });
+    socket().async_read_some(asio::buffer(linger_space_),
+                             [self = self()](ErrorCode error, std::size_t n) {
+                               self->lingered_ += n;
+                               if (error || self->closed_ || self->lingered_ > kLingerBytesMax)
+                                 return self->close();
+                               self->discard();
+                             });
   }
 
   enum class State { kIdle, kHead, kBody, kAnswering, kStreaming, kLingering };
@@ -349,7 +376,8 @@ class Session final : public Connection, public Sink, public std::enable_shared_
   std::string linger_space_;
   std::size_t lingered_ = 0;
   State state_ = State::kIdle;
-  bool first_ = true, closed_ = false, keep_ = true, http11_ = true, head_only_ = false, chunked_ = false, events_ = false;
+  bool first_ = true, closed_ = false, keep_ = true, http11_ = true, head_only_ = false,
+       chunked_ = false, events_ = false;
   bool finishing_ = false, linger_ = false, watching_ = false, silent_ = true;
 };
 
@@ -358,7 +386,9 @@ class Session final : public Connection, public Sink, public std::enable_shared_
 void start_connection(Engine& engine, tcp::socket socket) {
   if (engine.connections.size() >= engine.options.connections_max) {
     // Best effort: the connection is refused either way.
-    static constexpr char kBusy[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    static constexpr char kBusy[] =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: "
+        "close\r\n\r\n";
     ErrorCode ignored;
     socket.non_blocking(true, ignored);
     if (!engine.tls) socket.send(asio::buffer(kBusy, sizeof kBusy - 1), 0, ignored);
@@ -366,8 +396,12 @@ void start_connection(Engine& engine, tcp::socket socket) {
   }
   ErrorCode ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  if (engine.tls) std::make_shared<Session<asio::ssl::stream<tcp::socket>>>(engine, std::move(socket), *engine.tls)->start();
-  else std::make_shared<Session<tcp::socket>>(engine, std::move(socket))->start();
+  if (engine.tls)
+    std::make_shared<Session<asio::ssl::stream<tcp::socket>>>(engine, std::move(socket),
+                                                              *engine.tls)
+        ->start();
+  else
+    std::make_shared<Session<tcp::socket>>(engine, std::move(socket))->start();
 }
 
 }  // namespace dlrun::web

@@ -43,10 +43,12 @@ Node from_toml(const toml::node& in, int depth, std::size_t& nodes) {
   if (const auto* table = in.as_table()) {
     out.kind = Node::Kind::kTable;
     for (auto&& [key, value] : *table)
-      out.members.push_back({std::string(key.str()), mark_of(key.source()), from_toml(value, depth + 1, nodes)});
-    std::stable_sort(out.members.begin(), out.members.end(), [](const Node::Member& a, const Node::Member& b) {
-      return std::pair(a.at.line, a.at.column) < std::pair(b.at.line, b.at.column);
-    });
+      out.members.push_back(
+          {std::string(key.str()), mark_of(key.source()), from_toml(value, depth + 1, nodes)});
+    std::stable_sort(out.members.begin(), out.members.end(),
+                     [](const Node::Member& a, const Node::Member& b) {
+                       return std::pair(a.at.line, a.at.column) < std::pair(b.at.line, b.at.column);
+                     });
   } else if (const auto* list = in.as_array()) {
     out.kind = Node::Kind::kList;
     for (const auto& item : *list) out.items.push_back(from_toml(item, depth + 1, nodes));
@@ -71,7 +73,8 @@ Node from_toml(const toml::node& in, int depth, std::size_t& nodes) {
 /// Whether the first `lines` lines of `text` already hold the malformed key.
 bool impossible_within(std::string_view text, std::size_t lines) {
   std::size_t end = 0;
-  for (; lines > 0 && end != std::string_view::npos; --lines) end = text.find('\n', end == 0 ? 0 : end + 1);
+  for (; lines > 0 && end != std::string_view::npos; --lines)
+    end = text.find('\n', end == 0 ? 0 : end + 1);
   try {
     (void)toml::parse(text.substr(0, end));
   } catch (const TomlImpossible&) {
@@ -83,11 +86,14 @@ bool impossible_within(std::string_view text, std::size_t lines) {
 
 /// toml++ gives no place for these: the first line up to which the text fails is it.
 Mark find_impossible(std::string_view text) {
-  std::size_t low = 1, high = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  std::size_t low = 1,
+              high = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
-    if (impossible_within(text, middle)) high = middle;
-    else low = middle + 1;
+    if (impossible_within(text, middle))
+      high = middle;
+    else
+      low = middle + 1;
   }
   return {static_cast<std::uint32_t>(low), 1};
 }
@@ -99,11 +105,15 @@ Mark mark_of(const YAML::Mark& mark) {
 
 /// YAML 1.2 core schema, for plain scalars.
 Node::Kind plain_kind(std::string& text) {
-  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return Node::Kind::kNull;
+  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL")
+    return Node::Kind::kNull;
   if (text == "true" || text == "True" || text == "TRUE") return text = "true", Node::Kind::kBool;
-  if (text == "false" || text == "False" || text == "FALSE") return text = "false", Node::Kind::kBool;
-  const std::string_view body = text.front() == '+' ? std::string_view(text).substr(1) : std::string_view(text);
-  if (body.empty() || body.find_first_not_of("0123456789+-.eE") != std::string_view::npos) return Node::Kind::kString;
+  if (text == "false" || text == "False" || text == "FALSE")
+    return text = "false", Node::Kind::kBool;
+  const std::string_view body =
+      text.front() == '+' ? std::string_view(text).substr(1) : std::string_view(text);
+  if (body.empty() || body.find_first_not_of("0123456789+-.eE") != std::string_view::npos)
+    return Node::Kind::kString;
   double real = 0;
   const auto [end, error] = std::from_chars(body.data(), body.data() + body.size(), real);
   if (error != std::errc{} || end != body.data() + body.size()) return Node::Kind::kString;
@@ -134,7 +144,8 @@ Node from_yaml(const YAML::Node& in, int depth, std::size_t& nodes) {
       // "?" = a plain scalar without a tag; "!" = quoted.
       out.kind = in.Tag() == "?" || in.Tag().empty() ? plain_kind(out.text) : Node::Kind::kString;
       break;
-    default: break;
+    default:
+      break;
   }
   return out;
 }
@@ -143,13 +154,20 @@ Node from_yaml(const YAML::Node& in, int depth, std::size_t& nodes) {
 
 std::string_view kind_name(Node::Kind kind) {
   switch (kind) {
-    case Node::Kind::kNull: return "nothing";
-    case Node::Kind::kBool: return "true or false";
-    case Node::Kind::kInt: return "an integer";
-    case Node::Kind::kFloat: return "a number";
-    case Node::Kind::kString: return "a string";
-    case Node::Kind::kList: return "a list";
-    case Node::Kind::kTable: return "a table";
+    case Node::Kind::kNull:
+      return "nothing";
+    case Node::Kind::kBool:
+      return "true or false";
+    case Node::Kind::kInt:
+      return "an integer";
+    case Node::Kind::kFloat:
+      return "a number";
+    case Node::Kind::kString:
+      return "a string";
+    case Node::Kind::kList:
+      return "a list";
+    case Node::Kind::kTable:
+      return "a table";
   }
   return "something else";
 }
@@ -161,11 +179,13 @@ std::string at_place(std::string_view file, Mark at, std::string_view text) {
 
 Result<Node> parse_document(std::string_view text, Syntax syntax, std::string_view file) {
   if (text.size() > kJobBytesMax)
-    return fail(Errc::kInvalidArgument, fmt::format("{}: {} bytes, a job file may have {}", file, text.size(), kJobBytesMax));
+    return fail(Errc::kInvalidArgument, fmt::format("{}: {} bytes, a job file may have {}", file,
+                                                    text.size(), kJobBytesMax));
   try {
     std::size_t nodes = 0;
     switch (syntax) {
-      case Syntax::kJson: return parse_json_document(text, file);
+      case Syntax::kJson:
+        return parse_json_document(text, file);
       case Syntax::kToml: {
         const toml::table table = toml::parse(text, std::string(file));
         return from_toml(table, 0, nodes);
@@ -179,7 +199,8 @@ Result<Node> parse_document(std::string_view text, Syntax syntax, std::string_vi
   } catch (const toml::parse_error& e) {
     return fail(Errc::kInvalidArgument, at_place(file, mark_of(e.source()), e.description()));
   } catch (const TomlImpossible&) {
-    return fail(Errc::kInvalidArgument, at_place(file, find_impossible(text), "a key or a table header is malformed"));
+    return fail(Errc::kInvalidArgument,
+                at_place(file, find_impossible(text), "a key or a table header is malformed"));
   } catch (const YAML::Exception& e) {
     return fail(Errc::kInvalidArgument, at_place(file, mark_of(e.mark), e.msg));
   } catch (const TooBig& e) {

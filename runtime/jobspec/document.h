@@ -28,9 +28,10 @@ struct Node {
   struct Member;
   Kind kind = Kind::kNull;
   Mark at;
-  std::string text;            ///< kString: the value; kInt, kFloat: as from_chars reads it; kBool: "true" or "false"
-  std::vector<Node> items;     ///< kList
-  std::vector<Member> members; ///< kTable, in the order of the text; a key may come twice
+  std::string
+      text;  ///< kString: the value; kInt, kFloat: as from_chars reads it; kBool: "true" or "false"
+  std::vector<Node> items;      ///< kList
+  std::vector<Member> members;  ///< kTable, in the order of the text; a key may come twice
 };
 
 struct Node::Member {

@@ -16,7 +16,8 @@ Result<Syntax> syntax_of(std::string_view path) {
   if (path.ends_with(".toml")) return Syntax::kToml;
   if (path.ends_with(".yaml") || path.ends_with(".yml")) return Syntax::kYaml;
   if (path.ends_with(".json")) return Syntax::kJson;
-  return fail(Errc::kInvalidArgument, fmt::format("{}: a job file ends in .toml, .yaml, .yml or .json", path));
+  return fail(Errc::kInvalidArgument,
+              fmt::format("{}: a job file ends in .toml, .yaml, .yml or .json", path));
 }
 
 Result<cluster::JobSpec> parse_job(std::string_view text, Syntax syntax, std::string_view file) {
@@ -31,7 +32,8 @@ Result<cluster::JobSpec> load_job_file(const std::string& path) {
   std::string text;
   Status status;
   struct stat info {};
-  if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) status = fail_errno("job file " + path, EISDIR);
+  if (::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode))
+    status = fail_errno("job file " + path, EISDIR);
   char buffer[16384];
   while (status) {
     const ssize_t n = ::read(fd, buffer, sizeof buffer);

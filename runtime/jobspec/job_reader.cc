@@ -24,7 +24,8 @@ void JobReader::problem(Mark at, std::string text) {
 
 bool JobReader::want(const Node& node, Node::Kind kind, std::string_view what) {
   if (node.kind == kind) return true;
-  problem(node.at, fmt::format("{} must be {}, not {}", what, kind_name(kind), kind_name(node.kind)));
+  problem(node.at,
+          fmt::format("{} must be {}, not {}", what, kind_name(kind), kind_name(node.kind)));
   return false;
 }
 
@@ -39,14 +40,17 @@ void JobReader::table(const Node& node, std::string_view where, const std::vecto
   if (!want(node, Node::Kind::kTable, where)) return;
   std::vector<std::string_view> seen;
   for (const Node::Member& member : node.members) {
-    const auto field = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.first == member.key; });
+    const auto field = std::find_if(fields.begin(), fields.end(),
+                                    [&](const Field& f) { return f.first == member.key; });
     if (field == fields.end()) {
       if (problems_.size() >= kProblemsMax) return void(more_ = true);
       std::vector<std::string_view> known;
       for (const Field& f : fields) known.push_back(f.first);
       const std::string near = nearest(member.key, known);
-      problem(member.at, near.empty() ? fmt::format("unknown key '{}' in {}; known are {}", member.key, where, fmt::join(known, ", "))
-                                      : fmt::format("unknown key '{}' in {}; did you mean '{}'?", member.key, where, near));
+      problem(member.at, near.empty() ? fmt::format("unknown key '{}' in {}; known are {}",
+                                                    member.key, where, fmt::join(known, ", "))
+                                      : fmt::format("unknown key '{}' in {}; did you mean '{}'?",
+                                                    member.key, where, near));
       continue;
     }
     if (std::find(seen.begin(), seen.end(), member.key) != seen.end()) {
@@ -64,11 +68,14 @@ std::string JobReader::text(const Node& node, std::string_view what) {
 
 std::string JobReader::bytes(const Node& node, std::string_view what) {
   std::string out;
-  if (node.kind == Node::Kind::kTable && node.members.size() == 1 && node.members[0].key == "base64") {
+  if (node.kind == Node::Kind::kTable && node.members.size() == 1 &&
+      node.members[0].key == "base64") {
     const Node& value = node.members[0].value;
     auto decoded = base64_decode(text(value, "base64"));
-    if (decoded) out = std::move(*decoded);
-    else problem(value.at, fmt::format("{}: {}", what, decoded.error().context));
+    if (decoded)
+      out = std::move(*decoded);
+    else
+      problem(value.at, fmt::format("{}: {}", what, decoded.error().context));
   } else {
     out = text(node, what);
   }
@@ -94,9 +101,12 @@ template <class T>
 T JobReader::integer(const Node& node, std::string_view what, T low, T high) {
   if (!want(node, Node::Kind::kInt, what)) return low;
   T value{};
-  const auto [end, error] = std::from_chars(node.text.data(), node.text.data() + node.text.size(), value);
-  if (error != std::errc{} || end != node.text.data() + node.text.size() || value < low || value > high) {
-    problem(node.at, fmt::format("{} must be between {} and {}, not {}", what, low, high, node.text));
+  const auto [end, error] =
+      std::from_chars(node.text.data(), node.text.data() + node.text.size(), value);
+  if (error != std::errc{} || end != node.text.data() + node.text.size() || value < low ||
+      value > high) {
+    problem(node.at,
+            fmt::format("{} must be between {} and {}, not {}", what, low, high, node.text));
     return low;
   }
   return value;
@@ -117,21 +127,25 @@ Duration JobReader::duration(const Node& node, std::string_view what) {
 }
 
 std::int64_t JobReader::size(const Node& node, std::string_view what) {
-  if (node.kind == Node::Kind::kInt) return integer<std::int64_t>(node, what, 0, std::numeric_limits<std::int64_t>::max());
+  if (node.kind == Node::Kind::kInt)
+    return integer<std::int64_t>(node, what, 0, std::numeric_limits<std::int64_t>::max());
   if (!want(node, Node::Kind::kString, what)) return 0;
   const auto parsed = parse_size(node.text);
   if (!parsed) problem(node.at, fmt::format("{}: {}", what, parsed.error().context));
   return parsed ? *parsed : 0;
 }
 
-std::size_t JobReader::choice(const Node& node, std::string_view what, const std::vector<std::string_view>& names) {
+std::size_t JobReader::choice(const Node& node, std::string_view what,
+                              const std::vector<std::string_view>& names) {
   const std::string value = text(node, what);
   if (node.kind != Node::Kind::kString) return 0;
   const auto found = std::find(names.begin(), names.end(), value);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   const std::string near = nearest(value, names);
-  problem(node.at, near.empty() ? fmt::format("{} is one of {}, not '{}'", what, fmt::join(names, ", "), value)
-                                : fmt::format("{} is one of {}; did you mean '{}'?", what, fmt::join(names, ", "), near));
+  problem(node.at, near.empty() ? fmt::format("{} is one of {}, not '{}'", what,
+                                              fmt::join(names, ", "), value)
+                                : fmt::format("{} is one of {}; did you mean '{}'?", what,
+                                              fmt::join(names, ", "), near));
   return 0;
 }
 
@@ -143,9 +157,11 @@ cluster::EnvList JobReader::env(const Node& node, std::string_view where) {
     if (std::any_of(out.begin(), out.end(), [&](const auto& e) { return e.first == member.key; }))
       problem(member.at, fmt::format("'{}' stands twice in {}", member.key, where));
     // Numbers and booleans are plain text to a program; writing them without quotes is no reason to refuse.
-    const bool scalar = member.value.kind == Node::Kind::kInt || member.value.kind == Node::Kind::kFloat ||
+    const bool scalar = member.value.kind == Node::Kind::kInt ||
+                        member.value.kind == Node::Kind::kFloat ||
                         member.value.kind == Node::Kind::kBool;
-    out.emplace_back(member.key, scalar ? member.value.text : bytes(member.value, fmt::format("env '{}'", member.key)));
+    out.emplace_back(member.key, scalar ? member.value.text
+                                        : bytes(member.value, fmt::format("env '{}'", member.key)));
   }
   return out;
 }
@@ -165,42 +181,63 @@ void JobReader::role(const Node::Member& member, const cluster::EnvList& common)
   role.name = member.key;
   if (const auto bad = check_role_name(member.key)) problem(member.at, *bad);
   std::vector<Mark> after_marks;
-  table(member.value, where, {
-    {"kind", [&](const Node& n) { role.kind = choice(n, "kind", {"batch", "service"}) == 1 ? cluster::RoleKind::kService : cluster::RoleKind::kBatch; }},
-    {"program", [&](const Node& n) { role.program = choice(n, "program", {"process", "shard-host"}) == 1 ? cluster::RoleProgram::kShardHost : cluster::RoleProgram::kProcess; }},
-    {"count", [&](const Node& n) {
-       if (n.kind != Node::Kind::kInt && !want(n, Node::Kind::kString, "count")) return;
-       const auto parsed = parse_count(n.text);
-       if (!parsed) return problem(n.at, "count: " + parsed.error().context);
-       std::tie(role.count_min, role.count_max) = *parsed;
-     }},
-    {"argv", [&](const Node& n) { role.argv = bytes_list(n, "argv"); }},
-    {"env", [&](const Node& n) { role.env = env(n, "env"); }},
-    {"cwd", [&](const Node& n) { role.cwd = bytes(n, "cwd"); }},
-    {"cpus", [&](const Node& n) {
-       if (n.kind != Node::Kind::kInt && n.kind != Node::Kind::kFloat && !want(n, Node::Kind::kString, "cpus")) return;
-       const auto parsed = parse_cpus(n.text);
-       if (!parsed) return problem(n.at, "cpus: " + parsed.error().context);
-       role.resources.cpu_milli = *parsed;
-     }},
-    {"memory", [&](const Node& n) { role.resources.memory_bytes = size(n, "memory"); }},
-    {"gpus", [&](const Node& n) { role.resources.gpus = integer<std::int32_t>(n, "gpus", 0, 1024); }},
-    {"ports", [&](const Node& n) { role.resources.ports = integer<std::int32_t>(n, "ports", 0, 1024); }},
-    {"labels", [&](const Node& n) { role.require = labels(n, "labels"); }},
-    {"after", [&](const Node& n) {
-       if (n.kind == Node::Kind::kString) {
-         role.after = {n.text};
-         after_marks = {n.at};
-       } else if (want(n, Node::Kind::kList, "after") && at_most(n, kRolesMax, "after")) {
-         for (const Node& item : n.items) {
-           role.after.push_back(text(item, "after"));
-           after_marks.push_back(item.at);
-         }
-       }
-     }},
-  });
+  table(
+      member.value, where,
+      {
+          {"kind",
+           [&](const Node& n) {
+             role.kind = choice(n, "kind", {"batch", "service"}) == 1 ? cluster::RoleKind::kService
+                                                                      : cluster::RoleKind::kBatch;
+           }},
+          {"program",
+           [&](const Node& n) {
+             role.program = choice(n, "program", {"process", "shard-host"}) == 1
+                                ? cluster::RoleProgram::kShardHost
+                                : cluster::RoleProgram::kProcess;
+           }},
+          {"count",
+           [&](const Node& n) {
+             if (n.kind != Node::Kind::kInt && !want(n, Node::Kind::kString, "count")) return;
+             const auto parsed = parse_count(n.text);
+             if (!parsed) return problem(n.at, "count: " + parsed.error().context);
+             std::tie(role.count_min, role.count_max) = *parsed;
+           }},
+          {"argv", [&](const Node& n) { role.argv = bytes_list(n, "argv"); }},
+          {"env", [&](const Node& n) { role.env = env(n, "env"); }},
+          {"cwd", [&](const Node& n) { role.cwd = bytes(n, "cwd"); }},
+          {"cpus",
+           [&](const Node& n) {
+             if (n.kind != Node::Kind::kInt && n.kind != Node::Kind::kFloat &&
+                 !want(n, Node::Kind::kString, "cpus"))
+               return;
+             const auto parsed = parse_cpus(n.text);
+             if (!parsed) return problem(n.at, "cpus: " + parsed.error().context);
+             role.resources.cpu_milli = *parsed;
+           }},
+          {"memory", [&](const Node& n) { role.resources.memory_bytes = size(n, "memory"); }},
+          {"gpus",
+           [&](const Node& n) { role.resources.gpus = integer<std::int32_t>(n, "gpus", 0, 1024); }},
+          {"ports",
+           [&](const Node& n) {
+             role.resources.ports = integer<std::int32_t>(n, "ports", 0, 1024);
+           }},
+          {"labels", [&](const Node& n) { role.require = labels(n, "labels"); }},
+          {"after",
+           [&](const Node& n) {
+             if (n.kind == Node::Kind::kString) {
+               role.after = {n.text};
+               after_marks = {n.at};
+             } else if (want(n, Node::Kind::kList, "after") && at_most(n, kRolesMax, "after")) {
+               for (const Node& item : n.items) {
+                 role.after.push_back(text(item, "after"));
+                 after_marks.push_back(item.at);
+               }
+             }
+           }},
+      });
   for (const auto& entry : common)
-    if (std::none_of(role.env.begin(), role.env.end(), [&](const auto& e) { return e.first == entry.first; }))
+    if (std::none_of(role.env.begin(), role.env.end(),
+                     [&](const auto& e) { return e.first == entry.first; }))
       role.env.push_back(entry);
   if (const auto bad = check_role_program(role)) problem(member.at, *bad);
   spec_.roles.push_back(std::move(role));
@@ -214,72 +251,116 @@ void JobReader::input(const Node::Member& member) {
   if (const auto bad = check_input_name(member.key)) problem(member.at, *bad);
   bool tsv = false, delimiter = false;
   constexpr auto kU64Max = std::numeric_limits<std::uint64_t>::max();
-  table(member.value, where, {
-    {"uri", [&](const Node& n) { input.uris.insert(input.uris.begin(), bytes(n, "uri")); }},
-    {"uris", [&](const Node& n) { for (auto& uri : bytes_list(n, "uris")) input.uris.push_back(std::move(uri)); }},
-    {"format", [&](const Node& n) {
-       const std::size_t i = choice(n, "format", {"libsvm", "libffm", "csv", "tsv"});
-       input.format = i == 0 ? io::Format::kLibsvm : i == 1 ? io::Format::kLibffm : io::Format::kCsv;
-       tsv = i == 3;
-     }},
-    {"index_base", [&](const Node& n) { input.index_base = integer<std::uint32_t>(n, "index_base", 0, 1); }},
-    {"delimiter", [&](const Node& n) {
-       const std::string value = text(n, "delimiter");
-       delimiter = true;
-       if (value == "tab") input.delimiter = '\t';
-       else if (value.size() == 1 && value[0] != '\n' && value[0] != '\0') input.delimiter = value[0];
-       else problem(n.at, "delimiter must be one character, or \"tab\"");
-     }},
-    {"header", [&](const Node& n) { input.header = boolean(n, "header"); }},
-    {"label_column", [&](const Node& n) { input.label_column = integer<std::int32_t>(n, "label_column", -1, 1'000'000); }},
-    {"batch_rows", [&](const Node& n) { input.batch_rows = integer<std::uint32_t>(n, "batch_rows", 1, 1u << 20); }},
-    {"passes", [&](const Node& n) { input.passes = integer<std::uint32_t>(n, "passes", 0, 1'000'000'000); }},
-    {"shuffle", [&](const Node& n) { input.shuffle = boolean(n, "shuffle"); }},
-    {"seed", [&](const Node& n) { input.seed = integer<std::uint64_t>(n, "seed", 0, kU64Max); }},
-    {"split_bytes", [&](const Node& n) {
-       const std::int64_t value = size(n, "split_bytes");
-       if (value < 1) return problem(n.at, "split_bytes must be at least 1");
-       input.split_bytes = static_cast<std::uint64_t>(value);
-     }},
-    {"on_bad_record", [&](const Node& n) { input.on_bad_record = choice(n, "on_bad_record", {"fail", "skip"}) == 1 ? io::OnBadRecord::kSkip : io::OnBadRecord::kFail; }},
-    {"bad_records_max", [&](const Node& n) { input.bad_records_max = integer<std::uint64_t>(n, "bad_records_max", 0, kU64Max); }},
-  });
+  table(member.value, where,
+        {
+            {"uri", [&](const Node& n) { input.uris.insert(input.uris.begin(), bytes(n, "uri")); }},
+            {"uris",
+             [&](const Node& n) {
+               for (auto& uri : bytes_list(n, "uris")) input.uris.push_back(std::move(uri));
+             }},
+            {"format",
+             [&](const Node& n) {
+               const std::size_t i = choice(n, "format", {"libsvm", "libffm", "csv", "tsv"});
+               input.format = i == 0   ? io::Format::kLibsvm
+                              : i == 1 ? io::Format::kLibffm
+                                       : io::Format::kCsv;
+               tsv = i == 3;
+             }},
+            {"index_base",
+             [&](const Node& n) {
+               input.index_base = integer<std::uint32_t>(n, "index_base", 0, 1);
+             }},
+            {"delimiter",
+             [&](const Node& n) {
+               const std::string value = text(n, "delimiter");
+               delimiter = true;
+               if (value == "tab")
+                 input.delimiter = '\t';
+               else if (value.size() == 1 && value[0] != '\n' && value[0] != '\0')
+                 input.delimiter = value[0];
+               else
+                 problem(n.at, "delimiter must be one character, or \"tab\"");
+             }},
+            {"header", [&](const Node& n) { input.header = boolean(n, "header"); }},
+            {"label_column",
+             [&](const Node& n) {
+               input.label_column = integer<std::int32_t>(n, "label_column", -1, 1'000'000);
+             }},
+            {"batch_rows",
+             [&](const Node& n) {
+               input.batch_rows = integer<std::uint32_t>(n, "batch_rows", 1, 1u << 20);
+             }},
+            {"passes",
+             [&](const Node& n) {
+               input.passes = integer<std::uint32_t>(n, "passes", 0, 1'000'000'000);
+             }},
+            {"shuffle", [&](const Node& n) { input.shuffle = boolean(n, "shuffle"); }},
+            {"seed",
+             [&](const Node& n) { input.seed = integer<std::uint64_t>(n, "seed", 0, kU64Max); }},
+            {"split_bytes",
+             [&](const Node& n) {
+               const std::int64_t value = size(n, "split_bytes");
+               if (value < 1) return problem(n.at, "split_bytes must be at least 1");
+               input.split_bytes = static_cast<std::uint64_t>(value);
+             }},
+            {"on_bad_record",
+             [&](const Node& n) {
+               input.on_bad_record = choice(n, "on_bad_record", {"fail", "skip"}) == 1
+                                         ? io::OnBadRecord::kSkip
+                                         : io::OnBadRecord::kFail;
+             }},
+            {"bad_records_max",
+             [&](const Node& n) {
+               input.bad_records_max = integer<std::uint64_t>(n, "bad_records_max", 0, kU64Max);
+             }},
+        });
   if (tsv && !delimiter) input.delimiter = '\t';
-  if (input.uris.empty() || std::any_of(input.uris.begin(), input.uris.end(), [](const auto& u) { return u.empty(); }))
+  if (input.uris.empty() ||
+      std::any_of(input.uris.begin(), input.uris.end(), [](const auto& u) { return u.empty(); }))
     problem(member.at, fmt::format("{} needs a 'uri' or 'uris'", where));
   spec_.inputs.push_back(std::move(input));
 }
 
 void JobReader::restart(const Node& node) {
-  table(node, "[restart]", {
-    {"max", [&](const Node& n) { spec_.restart.restarts_max = integer<std::uint32_t>(n, "max", 0, 1'000'000); }},
-    {"on", [&](const Node& n) {
-       spec_.restart.on.clear();
-       if (!want(n, Node::Kind::kList, "on")) return;
-       const auto causes = cause_names();
-       std::vector<std::string_view> names;
-       for (const auto& [name, cause] : causes) names.push_back(name);
-       for (const Node& item : n.items) {
-         const std::size_t before = problems_.size();
-         const std::size_t i = choice(item, "on", names);
-         if (problems_.size() == before) spec_.restart.on.push_back(causes[i].second);
-       }
-     }},
-  });
+  table(node, "[restart]",
+        {
+            {"max",
+             [&](const Node& n) {
+               spec_.restart.restarts_max = integer<std::uint32_t>(n, "max", 0, 1'000'000);
+             }},
+            {"on",
+             [&](const Node& n) {
+               spec_.restart.on.clear();
+               if (!want(n, Node::Kind::kList, "on")) return;
+               const auto causes = cause_names();
+               std::vector<std::string_view> names;
+               for (const auto& [name, cause] : causes) names.push_back(name);
+               for (Node item : n.items) {
+                 std::replace(item.text.begin(), item.text.end(), '_', '-');
+                 const std::size_t before = problems_.size();
+                 const std::size_t i = choice(item, "on", names);
+                 if (problems_.size() == before) spec_.restart.on.push_back(causes[i].second);
+               }
+             }},
+        });
 }
 
 void JobReader::check_roles() {
   for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
     const auto& role = spec_.roles[i];
     for (std::size_t j = 0; j < i; ++j)
-      if (spec_.roles[j].name == role.name) problem(role_marks_[i].first, fmt::format("two roles are named '{}'", role.name));
+      if (spec_.roles[j].name == role.name)
+        problem(role_marks_[i].first, fmt::format("two roles are named '{}'", role.name));
     for (std::size_t k = 0; k < role.after.size(); ++k) {
-      if (std::any_of(spec_.roles.begin(), spec_.roles.end(), [&](const auto& r) { return r.name == role.after[k]; })) continue;
+      if (std::any_of(spec_.roles.begin(), spec_.roles.end(),
+                      [&](const auto& r) { return r.name == role.after[k]; }))
+        continue;
       std::vector<std::string_view> names;
       for (const auto& r : spec_.roles) names.push_back(r.name);
       const std::string near = nearest(role.after[k], names);
       problem(k < role_marks_[i].second.size() ? role_marks_[i].second[k] : role_marks_[i].first,
-              fmt::format("after: no role '{}'{}", role.after[k], near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+              fmt::format("after: no role '{}'{}", role.after[k],
+                          near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
     }
   }
 }
@@ -289,32 +370,58 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
   constexpr auto kI32Max = std::numeric_limits<std::int32_t>::max();
   const Node* roles = nullptr;
   cluster::EnvList common;
-  table(root, "the job", {
-    {"name", [&](const Node& n) { spec_.name = text(n, "name"); if (const auto bad = check_label_text("name", spec_.name)) problem(n.at, *bad); }},
-    {"owner", [&](const Node& n) { spec_.owner = text(n, "owner"); if (const auto bad = check_label_text("owner", spec_.owner)) problem(n.at, *bad); }},
-    {"project", [&](const Node& n) { spec_.project = text(n, "project"); if (const auto bad = check_label_text("project", spec_.project)) problem(n.at, *bad); }},
-    {"priority", [&](const Node& n) { spec_.priority = integer<std::int32_t>(n, "priority", kI32Min, kI32Max); }},
-    {"time_limit", [&](const Node& n) { spec_.time_limit = duration(n, "time_limit"); }},
-    {"grace", [&](const Node& n) { spec_.grace = duration(n, "grace"); }},
-    {"failure_grace", [&](const Node& n) { spec_.failure_grace = duration(n, "failure_grace"); }},
-    {"cwd", [&](const Node& n) { spec_.cwd = bytes(n, "cwd"); }},
-    {"env", [&](const Node& n) { common = env(n, "env"); }},
-    {"env_policy", [&](const Node& n) { spec_.env_policy = choice(n, "env_policy", {"clean", "inherit"}) == 0 ? cluster::EnvPolicy::kClean : cluster::EnvPolicy::kInherit; }},
-    {"submit_env", [&](const Node& n) { spec_.submit_env = env(n, "submit_env"); }},
-    {"role", [&](const Node& n) { roles = &n; }},
-    {"input", [&](const Node& n) {
-       if (!want(n, Node::Kind::kTable, "input") || !at_most(n, kInputsMax, "input")) return;
-       for (const Node::Member& member : n.members) {
-         if (std::any_of(spec_.inputs.begin(), spec_.inputs.end(), [&](const auto& i) { return i.name == member.key; }))
-           problem(member.at, fmt::format("two inputs are named '{}'", member.key));
-         input(member);
-       }
-     }},
-    {"restart", [&](const Node& n) { restart(n); }},
-  });
+  table(root, "the job",
+        {
+            {"name",
+             [&](const Node& n) {
+               spec_.name = text(n, "name");
+               if (const auto bad = check_label_text("name", spec_.name)) problem(n.at, *bad);
+             }},
+            {"owner",
+             [&](const Node& n) {
+               spec_.owner = text(n, "owner");
+               if (const auto bad = check_label_text("owner", spec_.owner)) problem(n.at, *bad);
+             }},
+            {"project",
+             [&](const Node& n) {
+               spec_.project = text(n, "project");
+               if (const auto bad = check_label_text("project", spec_.project)) problem(n.at, *bad);
+             }},
+            {"priority",
+             [&](const Node& n) {
+               spec_.priority = integer<std::int32_t>(n, "priority", kI32Min, kI32Max);
+             }},
+            {"time_limit", [&](const Node& n) { spec_.time_limit = duration(n, "time_limit"); }},
+            {"grace", [&](const Node& n) { spec_.grace = duration(n, "grace"); }},
+            {"failure_grace",
+             [&](const Node& n) { spec_.failure_grace = duration(n, "failure_grace"); }},
+            {"cwd", [&](const Node& n) { spec_.cwd = bytes(n, "cwd"); }},
+            {"env", [&](const Node& n) { common = env(n, "env"); }},
+            {"env_policy",
+             [&](const Node& n) {
+               spec_.env_policy = choice(n, "env_policy", {"clean", "inherit"}) == 0
+                                      ? cluster::EnvPolicy::kClean
+                                      : cluster::EnvPolicy::kInherit;
+             }},
+            {"submit_env", [&](const Node& n) { spec_.submit_env = env(n, "submit_env"); }},
+            {"role", [&](const Node& n) { roles = &n; }},
+            {"input",
+             [&](const Node& n) {
+               if (!want(n, Node::Kind::kTable, "input") || !at_most(n, kInputsMax, "input"))
+                 return;
+               for (const Node::Member& member : n.members) {
+                 if (std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
+                                 [&](const auto& i) { return i.name == member.key; }))
+                   problem(member.at, fmt::format("two inputs are named '{}'", member.key));
+                 input(member);
+               }
+             }},
+            {"restart", [&](const Node& n) { restart(n); }},
+        });
   if (roles && want(*roles, Node::Kind::kTable, "role") && at_most(*roles, kRolesMax, "role"))
     for (const Node::Member& member : roles->members) role(member, common);
-  if (root.kind == Node::Kind::kTable && (!roles || (roles->kind == Node::Kind::kTable && roles->members.empty())))
+  if (root.kind == Node::Kind::kTable &&
+      (!roles || (roles->kind == Node::Kind::kTable && roles->members.empty())))
     problem(roles ? roles->at : root.at, "a job needs at least one role, like [role.worker]");
   check_roles();
   if (problems_.empty())

@@ -27,8 +27,9 @@ class JobReader {
   bool at_most(const Node& node, std::size_t most, std::string_view what);
   bool want(const Node& node, Node::Kind kind, std::string_view what);
 
-  std::string text(const Node& node, std::string_view what);   ///< a string
-  std::string bytes(const Node& node, std::string_view what);  ///< a string or {base64}, without NUL
+  std::string text(const Node& node, std::string_view what);  ///< a string
+  std::string bytes(const Node& node,
+                    std::string_view what);  ///< a string or {base64}, without NUL
   std::vector<std::string> bytes_list(const Node& node, std::string_view what);
   bool boolean(const Node& node, std::string_view what);
   template <class T>
@@ -36,7 +37,8 @@ class JobReader {
   Duration duration(const Node& node, std::string_view what);
   std::int64_t size(const Node& node, std::string_view what);
   /// Index of the string among `names`.
-  std::size_t choice(const Node& node, std::string_view what, const std::vector<std::string_view>& names);
+  std::size_t choice(const Node& node, std::string_view what,
+                     const std::vector<std::string_view>& names);
 
   cluster::EnvList env(const Node& node, std::string_view where);
   sched::Labels labels(const Node& node, std::string_view where);
@@ -49,7 +51,8 @@ class JobReader {
   cluster::JobSpec spec_;
   std::vector<std::string> problems_;
   bool more_ = false;
-  std::vector<std::pair<Mark, std::vector<Mark>>> role_marks_;  ///< of a role's name, and of its `after` items
+  std::vector<std::pair<Mark, std::vector<Mark>>>
+      role_marks_;  ///< of a role's name, and of its `after` items
 };
 
 }  // namespace dlrun::jobspec

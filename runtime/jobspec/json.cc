@@ -5,6 +5,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "runtime/jobspec/spec_rules.h"
+
 namespace dlrun::jobspec {
 namespace {
 
@@ -53,8 +55,10 @@ Json role_json(const cluster::RoleSpec& role) {
   Json out;
   out["kind"] = role.kind == cluster::RoleKind::kService ? "service" : "batch";
   out["program"] = role.program == cluster::RoleProgram::kShardHost ? "shard-host" : "process";
-  if (role.count_min == role.count_max) out["count"] = role.count_min;
-  else out["count"] = fmt::format("{}..{}", role.count_min, role.count_max);
+  if (role.count_min == role.count_max)
+    out["count"] = role.count_min;
+  else
+    out["count"] = fmt::format("{}..{}", role.count_min, role.count_max);
   out["argv"] = bytes_list(role.argv);
   out["env"] = env_object(role.env);
   out["cwd"] = bytes_to_json(role.cwd);
@@ -69,9 +73,12 @@ Json role_json(const cluster::RoleSpec& role) {
 
 std::string_view format_name(io::Format format) {
   switch (format) {
-    case io::Format::kLibsvm: return "libsvm";
-    case io::Format::kLibffm: return "libffm";
-    case io::Format::kCsv: return "csv";
+    case io::Format::kLibsvm:
+      return "libsvm";
+    case io::Format::kLibffm:
+      return "libffm";
+    case io::Format::kCsv:
+      return "csv";
   }
   return "libsvm";
 }
@@ -103,8 +110,8 @@ std::string rfc3339(WallTime time) {
   const auto t = static_cast<std::time_t>(seconds);
   std::tm utc{};
   gmtime_r(&t, &utc);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                     utc.tm_hour, utc.tm_min, utc.tm_sec, ns);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", utc.tm_year + 1900,
+                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, ns);
 }
 
 std::string base64_encode(std::string_view bytes) {
@@ -113,7 +120,8 @@ std::string base64_encode(std::string_view bytes) {
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
     const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
     std::uint32_t v = 0;
-    for (std::size_t k = 0; k < 3; ++k) v = v << 8 | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    for (std::size_t k = 0; k < 3; ++k)
+      v = v << 8 | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0u);
     out.push_back(kAlphabet[v >> 18]);
     out.push_back(kAlphabet[v >> 12 & 63]);
     out.push_back(n > 1 ? kAlphabet[v >> 6 & 63] : '=');
@@ -123,13 +131,17 @@ std::string base64_encode(std::string_view bytes) {
 }
 
 Result<std::string> base64_decode(std::string_view text) {
-  const auto bad = [] { return fail(Errc::kInvalidArgument, "not base64 (RFC 4648, with padding)"); };
+  const auto bad = [] {
+    return fail(Errc::kInvalidArgument, "not base64 (RFC 4648, with padding)");
+  };
   if (text.size() % 4 != 0) return bad();
   std::string out;
   out.reserve(text.size() / 4 * 3);
   for (std::size_t i = 0; i < text.size(); i += 4) {
     const bool last = i + 4 == text.size();
-    const int padding = !last ? 0 : (text[i + 3] == '=' ? 1 : 0) + (text[i + 3] == '=' && text[i + 2] == '=' ? 1 : 0);
+    const int padding =
+        !last ? 0
+              : (text[i + 3] == '=' ? 1 : 0) + (text[i + 3] == '=' && text[i + 2] == '=' ? 1 : 0);
     std::uint32_t v = 0;
     for (int k = 0; k < 4; ++k) {
       const int digit = k >= 4 - padding ? 0 : base64_value(text[i + static_cast<std::size_t>(k)]);
@@ -146,7 +158,8 @@ Result<std::string> base64_decode(std::string_view text) {
 
 bool is_utf8(std::string_view s) noexcept {
   const auto tail = [&](std::size_t i, unsigned char low, unsigned char high) {
-    return i < s.size() && static_cast<unsigned char>(s[i]) >= low && static_cast<unsigned char>(s[i]) <= high;
+    return i < s.size() && static_cast<unsigned char>(s[i]) >= low &&
+           static_cast<unsigned char>(s[i]) <= high;
   };
   for (std::size_t i = 0; i < s.size();) {
     const auto c = static_cast<unsigned char>(s[i]);
@@ -156,11 +169,13 @@ bool is_utf8(std::string_view s) noexcept {
       if (!tail(i + 1, 0x80, 0xBF)) return false;
       i += 2;
     } else if (c >= 0xE0 && c <= 0xEF) {
-      if (!tail(i + 1, c == 0xE0 ? 0xA0 : 0x80, c == 0xED ? 0x9F : 0xBF) || !tail(i + 2, 0x80, 0xBF)) return false;
+      if (!tail(i + 1, c == 0xE0 ? 0xA0 : 0x80, c == 0xED ? 0x9F : 0xBF) ||
+          !tail(i + 2, 0x80, 0xBF))
+        return false;
       i += 3;
     } else if (c >= 0xF0 && c <= 0xF4) {
-      if (!tail(i + 1, c == 0xF0 ? 0x90 : 0x80, c == 0xF4 ? 0x8F : 0xBF) || !tail(i + 2, 0x80, 0xBF) ||
-          !tail(i + 3, 0x80, 0xBF))
+      if (!tail(i + 1, c == 0xF0 ? 0x90 : 0x80, c == 0xF4 ? 0x8F : 0xBF) ||
+          !tail(i + 2, 0x80, 0xBF) || !tail(i + 3, 0x80, 0xBF))
         return false;
       i += 4;
     } else {
@@ -177,7 +192,8 @@ Json bytes_to_json(std::string_view bytes) {
 
 Result<std::string> bytes_from_json(const Json& value) {
   if (value.is_string()) return value.get_ref<const std::string&>();
-  if (value.is_object() && value.size() == 1 && value.contains("base64") && value["base64"].is_string())
+  if (value.is_object() && value.size() == 1 && value.contains("base64") &&
+      value["base64"].is_string())
     return base64_decode(value["base64"].get_ref<const std::string&>());
   return fail(Errc::kInvalidArgument, "a string or {\"base64\": \"...\"} expected");
 }
@@ -202,7 +218,7 @@ Json to_json(const cluster::JobSpec& spec) {
   out["input"] = Json::object();
   for (const auto& input : spec.inputs) out["input"][input.name] = input_json(input);
   Json on = Json::array();
-  for (const auto cause : spec.restart.on) on.push_back(std::string(cluster::to_string(cause)));
+  for (const auto cause : spec.restart.on) on.push_back(cause_name(cause));
   out["restart"] = Json{{"max", spec.restart.restarts_max}, {"on", on}};
   out["submit_env"] = env_object(spec.submit_env);
   return out;
@@ -210,7 +226,7 @@ Json to_json(const cluster::JobSpec& spec) {
 
 Json to_json(const cluster::TaskEnd& end) {
   Json out;
-  out["cause"] = std::string(cluster::to_string(end.cause));
+  out["cause"] = cause_name(end.cause);
   out["code"] = end.code;
   out["signal"] = end.signal;
   out["peak_bytes"] = end.peak_bytes;
@@ -272,11 +288,12 @@ Json to_json(const cluster::NodeView& view) {
   out["address"] = view.address;
   out["version"] = view.version;
   out["last_heard"] = time_or_null(view.last_heard);
-  out["capacity"] = Json{{"cpus", cores(view.capacity.cpu_milli)},
-                         {"memory", view.capacity.memory_bytes},
-                         {"gpus", view.capacity.gpu_uuids},
-                         {"ports", Json{{"first", view.capacity.ports.first}, {"count", view.capacity.ports.count}}},
-                         {"labels", labels_object(view.capacity.labels)}};
+  out["capacity"] = Json{
+      {"cpus", cores(view.capacity.cpu_milli)},
+      {"memory", view.capacity.memory_bytes},
+      {"gpus", view.capacity.gpu_uuids},
+      {"ports", Json{{"first", view.capacity.ports.first}, {"count", view.capacity.ports.count}}},
+      {"labels", labels_object(view.capacity.labels)}};
   out["used"] = Json{{"cpus", cores(view.used.cpu_milli_used)},
                      {"memory", view.used.memory_bytes_used},
                      {"gpus", view.used.gpus_used},

@@ -14,7 +14,8 @@ namespace dlrun::jobspec {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const cluster::JobSpec& spec);  ///< the shape of a job file; parse_job() reads it back to an equal spec
+Json to_json(const cluster::JobSpec&
+                 spec);  ///< the shape of a job file; parse_job() reads it back to an equal spec
 Json to_json(const cluster::JobView& view);
 Json to_json(const cluster::TaskView& view);
 Json to_json(const cluster::NodeView& view);

@@ -44,7 +44,9 @@ class JsonParser {
   }
 
   void space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) ++at_;
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r'))
+      ++at_;
   }
   bool eat(char c) {
     if (at_ < text_.size() && text_[at_] == c) return ++at_, true;
@@ -58,13 +60,21 @@ class JsonParser {
     if (depth > kDepthMax) return wrong("nested too deeply");
     if (at_ >= text_.size()) return wrong("a value is missing at the end of the text");
     switch (text_[at_]) {
-      case '{': return table(out, depth);
-      case '[': return list(out, depth);
-      case '"': out.kind = Node::Kind::kString; return string(out.text);
-      case 't': return word(out, "true", Node::Kind::kBool);
-      case 'f': return word(out, "false", Node::Kind::kBool);
-      case 'n': return word(out, "null", Node::Kind::kNull);
-      default: return number(out);
+      case '{':
+        return table(out, depth);
+      case '[':
+        return list(out, depth);
+      case '"':
+        out.kind = Node::Kind::kString;
+        return string(out.text);
+      case 't':
+        return word(out, "true", Node::Kind::kBool);
+      case 'f':
+        return word(out, "false", Node::Kind::kBool);
+      case 'n':
+        return word(out, "null", Node::Kind::kNull);
+      default:
+        return number(out);
     }
   }
 
@@ -87,7 +97,8 @@ class JsonParser {
     out.kind = Node::Kind::kInt;
     eat('-');
     if (eat('0')) {
-      if (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') return wrong("a number may not start with 0");
+      if (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9')
+        return wrong("a number may not start with 0");
     } else if (!digits()) {
       return wrong("not a JSON value");
     }
@@ -108,7 +119,8 @@ class JsonParser {
   bool hex4(std::uint32_t& out) {
     out = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
-      if (at_ >= text_.size() || !std::isxdigit(static_cast<unsigned char>(text_[at_]))) return wrong("\\u wants four hex digits");
+      if (at_ >= text_.size() || !std::isxdigit(static_cast<unsigned char>(text_[at_])))
+        return wrong("\\u wants four hex digits");
       const char c = text_[at_];
       out = out * 16 + static_cast<std::uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
     }
@@ -124,7 +136,8 @@ class JsonParser {
     } else if (c < 0x10000) {
       put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
     } else {
-      put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+      put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)),
+          put(0x80 | (c & 0x3F));
     }
   }
 
@@ -147,12 +160,26 @@ class JsonParser {
       ++at_;
       const char e = at_ < text_.size() ? text_[at_++] : '\0';
       switch (e) {
-        case '"': case '\\': case '/': out.push_back(e); break;
-        case 'b': out.push_back('\b'); break;
-        case 'f': out.push_back('\f'); break;
-        case 'n': out.push_back('\n'); break;
-        case 'r': out.push_back('\r'); break;
-        case 't': out.push_back('\t'); break;
+        case '"':
+        case '\\':
+        case '/':
+          out.push_back(e);
+          break;
+        case 'b':
+          out.push_back('\b');
+          break;
+        case 'f':
+          out.push_back('\f');
+          break;
+        case 'n':
+          out.push_back('\n');
+          break;
+        case 'r':
+          out.push_back('\r');
+          break;
+        case 't':
+          out.push_back('\t');
+          break;
         case 'u': {
           std::uint32_t code = 0;
           if (!hex4(code)) return false;
@@ -167,7 +194,8 @@ class JsonParser {
           append_utf8(out, code);
           break;
         }
-        default: return wrong("unknown escape in a string");
+        default:
+          return wrong("unknown escape in a string");
       }
     }
     if (!is_utf8(text_.substr(plain_begin, at_ - plain_begin))) {
@@ -217,6 +245,8 @@ class JsonParser {
 
 }  // namespace
 
-Result<Node> parse_json_document(std::string_view text, std::string_view file) { return JsonParser(text, file).parse(); }
+Result<Node> parse_json_document(std::string_view text, std::string_view file) {
+  return JsonParser(text, file).parse();
+}
 
 }  // namespace dlrun::jobspec

@@ -16,11 +16,15 @@ inline constexpr std::size_t kRolesMax = 256, kInputsMax = 256, kEnvMax = 4096;
 
 std::optional<std::string> check_role_name(std::string_view name);   ///< [a-z][a-z0-9_-]{0,31}
 std::optional<std::string> check_input_name(std::string_view name);  ///< [A-Za-z0-9_.-]{1,64}
-std::optional<std::string> check_env_name(std::string_view name);    ///< UTF-8, not empty, no '=' and no NUL
-std::optional<std::string> check_label_text(std::string_view what, std::string_view text);  ///< <= 256, no control characters
-std::optional<std::string> check_role_program(const cluster::RoleSpec& role);  ///< argv against program
+std::optional<std::string> check_env_name(
+    std::string_view name);  ///< UTF-8, not empty, no '=' and no NUL
+std::optional<std::string> check_label_text(
+    std::string_view what, std::string_view text);  ///< <= 256, no control characters
+std::optional<std::string> check_role_program(
+    const cluster::RoleSpec& role);  ///< argv against program
 
-/// Every cause that a job can be restarted on, as people write it ("node-lost").
+std::string cause_name(cluster::Cause cause);  ///< "node-lost"
+/// Every cause that a job can be restarted on, as people write it; '_' for '-' is understood too.
 std::vector<std::pair<std::string, cluster::Cause>> cause_names();
 
 }  // namespace dlrun::jobspec

@@ -115,14 +115,26 @@ TEST(JobFile, ReadsEveryKeyOfToml) {
   EXPECT_THAT(worker.argv, ElementsAre("python3", "train.py", ""));
   EXPECT_THAT(worker.env, ElementsAre(Pair("A", "x=y|z"), Pair("COMMON", "mine"), Pair("N", "3")));
   EXPECT_THAT(worker.after, ElementsAre("ps"));
-  EXPECT_EQ(worker.resources, (sched::Resources{.cpu_milli = 500, .memory_bytes = 2147483648, .gpus = 1, .ports = 2}));
+  EXPECT_EQ(
+      worker.resources,
+      (sched::Resources{.cpu_milli = 500, .memory_bytes = 2147483648, .gpus = 1, .ports = 2}));
   EXPECT_EQ(worker.require.at("disk"), "ssd");
   const auto& ps = spec->roles[1];
   EXPECT_EQ(ps.program, cluster::RoleProgram::kShardHost);
   EXPECT_EQ(ps.count_max, 2u);
   EXPECT_THAT(ps.env, ElementsAre(Pair("COMMON", "yes")));
   ASSERT_EQ(spec->inputs.size(), 1u);
-  io::InputSpec input{.name = "train", .uris = {"data/*.txt", "more"}, .format = io::Format::kCsv, .delimiter = '\t', .header = true, .label_column = -1, .batch_rows = 512, .passes = 3, .shuffle = false, .seed = 9, .split_bytes = 1u << 20};
+  io::InputSpec input{.name = "train",
+                      .uris = {"data/*.txt", "more"},
+                      .format = io::Format::kCsv,
+                      .delimiter = '\t',
+                      .header = true,
+                      .label_column = -1,
+                      .batch_rows = 512,
+                      .passes = 3,
+                      .shuffle = false,
+                      .seed = 9,
+                      .split_bytes = 1u << 20};
   EXPECT_EQ(spec->inputs[0], input);
   EXPECT_EQ(spec->restart.restarts_max, 1u);
   EXPECT_THAT(spec->restart.on, ElementsAre(cluster::Cause::kNodeLost));
@@ -143,7 +155,10 @@ TEST(JobFile, KeepsAnyByteOfAnEnvironmentValueThroughJson) {
   cluster::JobSpec spec;
   std::string bytes;
   for (int c = 1; c < 256; ++c) bytes.push_back(static_cast<char>(c));
-  spec.roles.push_back({.name = "main", .argv = {"a", "", bytes}, .env = {{"V", bytes}, {"E", ""}, {"P", "a=b|c\nd"}}, .cwd = "/x\xFF"});
+  spec.roles.push_back({.name = "main",
+                        .argv = {"a", "", bytes},
+                        .env = {{"V", bytes}, {"E", ""}, {"P", "a=b|c\nd"}},
+                        .cwd = "/x\xFF"});
   spec.time_limit = 1500ms;
   spec.submit_env = {{"HOME", "/root"}};
   const auto back = parse_job(dump(to_json(spec)), Syntax::kJson, "body");
@@ -156,27 +171,40 @@ TEST(JobFile, KeepsAnyByteOfAnEnvironmentValueThroughJson) {
 }
 
 TEST(JobFile, NamesPlaceAndNearestKeyOfAnUnknownOne) {
-  EXPECT_EQ(problem_of("name = \"x\"\n[role.worker]\nargv = [\"a\"]\n  cuont = 2\n", Syntax::kToml, "job.toml"),
+  EXPECT_EQ(problem_of("name = \"x\"\n[role.worker]\nargv = [\"a\"]\n  cuont = 2\n", Syntax::kToml,
+                       "job.toml"),
             "job.toml:4:3: unknown key 'cuont' in [role.worker]; did you mean 'count'?");
-  EXPECT_EQ(problem_of("role:\n  worker:\n    argv: [a]\n    memroy: 2GiB\n", Syntax::kYaml, "job.yaml"),
-            "job.yaml:4:5: unknown key 'memroy' in [role.worker]; did you mean 'memory'?");
-  EXPECT_EQ(problem_of("{\"role\": {\"worker\": {\"argv\": [\"a\"],\n  \"gpu\": 2}}}", Syntax::kJson, "job.json"),
+  EXPECT_EQ(
+      problem_of("role:\n  worker:\n    argv: [a]\n    memroy: 2GiB\n", Syntax::kYaml, "job.yaml"),
+      "job.yaml:4:5: unknown key 'memroy' in [role.worker]; did you mean 'memory'?");
+  EXPECT_EQ(problem_of("{\"role\": {\"worker\": {\"argv\": [\"a\"],\n  \"gpu\": 2}}}",
+                       Syntax::kJson, "job.json"),
             "job.json:2:3: unknown key 'gpu' in [role.worker]; did you mean 'gpus'?");
-  EXPECT_THAT(problem_of("role = {w = {argv = [\"a\"]}}\nfrobnicate = 1\n", Syntax::kToml, "job.toml"),
-              HasSubstr("job.toml:2:1: unknown key 'frobnicate' in the job; known are name"));
+  EXPECT_THAT(
+      problem_of("role = {w = {argv = [\"a\"]}}\nfrobnicate = 1\n", Syntax::kToml, "job.toml"),
+      HasSubstr("job.toml:2:1: unknown key 'frobnicate' in the job; known are name"));
 }
 
 TEST(JobFile, NamesThePlaceOfASyntaxError) {
-  EXPECT_THAT(problem_of("name = \n", Syntax::kToml, "job.toml"), testing::StartsWith("job.toml:1:8: "));
-  EXPECT_EQ(problem_of("name = 'x'\n\n[=]\nb = 1\n", Syntax::kToml, "j"), "j:3:1: a key or a table header is malformed");
-  EXPECT_THAT(problem_of("role:\n  a: [1,\n", Syntax::kYaml, "job.yaml"), testing::StartsWith("job.yaml:3:1: "));
-  EXPECT_EQ(problem_of("{\n  \"name\": }", Syntax::kJson, "job.json"), "job.json:2:11: not a JSON value");
-  EXPECT_EQ(problem_of("{\"name\": \"x\"} {}", Syntax::kJson, "b"), "b:1:15: text after the end of the document");
-  EXPECT_THAT(problem_of("{\"name\": \"\xFF\"}", Syntax::kJson, "b"), HasSubstr("b:1:10: a string that is not UTF-8"));
+  EXPECT_THAT(problem_of("name = \n", Syntax::kToml, "job.toml"),
+              testing::StartsWith("job.toml:1:8: "));
+  EXPECT_EQ(problem_of("name = 'x'\n\n[=]\nb = 1\n", Syntax::kToml, "j"),
+            "j:3:1: a key or a table header is malformed");
+  EXPECT_THAT(problem_of("role:\n  a: [1,\n", Syntax::kYaml, "job.yaml"),
+              testing::StartsWith("job.yaml:3:1: "));
+  EXPECT_EQ(problem_of("{\n  \"name\": }", Syntax::kJson, "job.json"),
+            "job.json:2:11: not a JSON value");
+  EXPECT_EQ(problem_of("{\"name\": \"x\"} {}", Syntax::kJson, "b"),
+            "b:1:15: text after the end of the document");
+  EXPECT_THAT(problem_of("{\"name\": \"\xFF\"}", Syntax::kJson, "b"),
+              HasSubstr("b:1:10: a string that is not UTF-8"));
 }
 
 TEST(JobFile, ListsSeveralProblemsAtOnceEachWithItsPlace) {
-  const std::string text = problem_of("time_limit = \"soon\"\n[role.worker]\nargv = []\ncount = 0\nafter = [\"pss\"]\n[role.ps]\nprogram = \"shard\"\n", Syntax::kToml, "j.toml");
+  const std::string text = problem_of(
+      "time_limit = \"soon\"\n[role.worker]\nargv = []\ncount = 0\nafter = "
+      "[\"pss\"]\n[role.ps]\nprogram = \"shard\"\n",
+      Syntax::kToml, "j.toml");
   EXPECT_THAT(text, HasSubstr("j.toml:1:14: time_limit: 'soon' is not a duration"));
   EXPECT_THAT(text, HasSubstr("role 'worker' needs argv"));
   EXPECT_THAT(text, HasSubstr("j.toml:4:9: count: '0' is not a count"));
@@ -186,20 +214,32 @@ TEST(JobFile, ListsSeveralProblemsAtOnceEachWithItsPlace) {
 
 TEST(JobFile, RefusesWhatCouldNotRun) {
   EXPECT_THAT(problem_of("name = \"x\"", Syntax::kToml, "j"), HasSubstr("at least one role"));
-  EXPECT_THAT(problem_of("[role.a]\nargv=[\"\"]", Syntax::kToml, "j"), HasSubstr("names the program and is empty"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"\"]", Syntax::kToml, "j"),
+              HasSubstr("names the program and is empty"));
   EXPECT_THAT(problem_of("[role.A]\nargv=[\"x\"]", Syntax::kToml, "j"), HasSubstr("lower-case"));
-  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nenv={\"A=B\"=\"c\"}", Syntax::kToml, "j"), HasSubstr("holds '='"));
-  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x","a\u0000b"]}}})", Syntax::kJson, "j"), HasSubstr("NUL"));
-  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"]},"a":{"argv":["y"]}}})", Syntax::kJson, "j"), HasSubstr("two roles are named 'a'"));
-  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"],"argv":["y"]}}})", Syntax::kJson, "j"), HasSubstr("'argv' stands twice"));
-  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nafter=\"b\"\n[role.b]\nargv=[\"x\"]\nafter=\"a\"", Syntax::kToml, "j"), HasSubstr("circle: a, b"));
-  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\n[input.t]\nformat=\"libsvm\"", Syntax::kToml, "j"), HasSubstr("needs a 'uri'"));
-  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\ncount=65536\n[role.b]\nargv=[\"x\"]", Syntax::kToml, "j"), HasSubstr("65537 tasks"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nenv={\"A=B\"=\"c\"}", Syntax::kToml, "j"),
+              HasSubstr("holds '='"));
+  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x","a\u0000b"]}}})", Syntax::kJson, "j"),
+              HasSubstr("NUL"));
+  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"]},"a":{"argv":["y"]}}})", Syntax::kJson, "j"),
+              HasSubstr("two roles are named 'a'"));
+  EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"],"argv":["y"]}}})", Syntax::kJson, "j"),
+              HasSubstr("'argv' stands twice"));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nafter=\"b\"\n[role.b]\nargv=[\"x\"]\nafter=\"a\"",
+                         Syntax::kToml, "j"),
+              HasSubstr("circle: a, b"));
+  EXPECT_THAT(
+      problem_of("[role.a]\nargv=[\"x\"]\n[input.t]\nformat=\"libsvm\"", Syntax::kToml, "j"),
+      HasSubstr("needs a 'uri'"));
+  EXPECT_THAT(
+      problem_of("[role.a]\nargv=[\"x\"]\ncount=65536\n[role.b]\nargv=[\"x\"]", Syntax::kToml, "j"),
+      HasSubstr("65537 tasks"));
   EXPECT_THAT(problem_of("when = 2020-01-01", Syntax::kToml, "j"), HasSubstr("j:1:8: dates"));
 }
 
 TEST(JobFile, IsNotFooledByDeepOrWideInput) {
-  EXPECT_THAT(problem_of(std::string(100000, '['), Syntax::kJson, "j"), HasSubstr("nested too deeply"));
+  EXPECT_THAT(problem_of(std::string(100000, '['), Syntax::kJson, "j"),
+              HasSubstr("nested too deeply"));
   EXPECT_FALSE(parse_job(std::string(100000, '['), Syntax::kYaml, "j"));
   EXPECT_FALSE(parse_job("a = " + std::string(100000, '['), Syntax::kToml, "j"));
   // Nine levels of ten aliases each: a billion values when followed blindly.
@@ -216,12 +256,14 @@ TEST(JobFile, IsNotFooledByDeepOrWideInput) {
   std::string keys = "{\"b\":1";
   for (int i = 0; i < 100000; ++i) keys += ",\"b\":1";
   EXPECT_THAT(problem_of(keys + "}", Syntax::kJson, "j"), HasSubstr("and more problems"));
-  EXPECT_THAT(problem_of(std::string(kJobBytesMax + 1, ' '), Syntax::kJson, "j"), HasSubstr("a job file may have"));
+  EXPECT_THAT(problem_of(std::string(kJobBytesMax + 1, ' '), Syntax::kJson, "j"),
+              HasSubstr("a job file may have"));
 }
 
 TEST(JobFile, TellsWhyAFileCannotBeRead) {
   EXPECT_EQ(load_job_file("/nonexistent/job.toml").error().code, Errc::kNotFound);
-  EXPECT_THAT(load_job_file("/nonexistent/job.toml").error().context, HasSubstr("/nonexistent/job.toml"));
+  EXPECT_THAT(load_job_file("/nonexistent/job.toml").error().context,
+              HasSubstr("/nonexistent/job.toml"));
   EXPECT_EQ(load_job_file("job.txt").error().code, Errc::kInvalidArgument);
 }
 

@@ -14,20 +14,35 @@ namespace dlrun::jobspec {
 namespace {
 
 constexpr const char* kSeeds[] = {
-    "name = \"x\"\ntime_limit = \"2h\"\n[role.worker]\ncount = \"1..4\"\nargv = [\"a\", \"b\"]\nenv = {A = \"1\"}\nafter = [\"ps\"]\n[role.ps]\nprogram = \"shard-host\"\n",
-    "name: x\nrole:\n  worker: {count: 2, argv: [a, b], memory: 2GiB}\n  ps: &p {program: shard-host}\ninput:\n  t: {uri: 'x', format: csv}\n",
+    "name = \"x\"\ntime_limit = \"2h\"\n[role.worker]\ncount = \"1..4\"\nargv = [\"a\", "
+    "\"b\"]\nenv = {A = \"1\"}\nafter = [\"ps\"]\n[role.ps]\nprogram = \"shard-host\"\n",
+    "name: x\nrole:\n  worker: {count: 2, argv: [a, b], memory: 2GiB}\n  ps: &p {program: "
+    "shard-host}\ninput:\n  t: {uri: 'x', format: csv}\n",
     R"({"name":"x\u00e9","role":{"w":{"argv":["a",{"base64":"/w=="}],"cpus":0.5,"env":{"A":"b"}}},"input":{"t":{"uri":"x"}},"restart":{"max":1,"on":["exit"]}})"};
 
 std::string damaged(std::string text, SplitMix64& rng) {
-  static constexpr std::string_view kBits[] = {"[", "]", "{", "}", "\"", "'", ":", "\n", ",", "=", "\\u", "\\ud800", "&a", "*a", "!!", "\xFF", "1e999", "-", "\t", "<<", "|", "0x", "#", "[[", "role.", "..", "9999999999999999999999"};
+  static constexpr std::string_view kBits[] = {
+      "[",  "]",   "{",       "}",  "\"", "'",  ":",     "\n",    ",",
+      "=",  "\\u", "\\ud800", "&a", "*a", "!!", "\xFF",  "1e999", "-",
+      "\t", "<<",  "|",       "0x", "#",  "[[", "role.", "..",    "9999999999999999999999"};
   for (std::uint64_t n = 1 + rng.below(6); n > 0; --n) {
     const std::size_t at = rng.below(text.size() + 1);
     switch (rng.below(5)) {
-      case 0: text.insert(at, kBits[rng.below(std::size(kBits))]); break;
-      case 1: if (at < text.size()) text[at] = static_cast<char>(rng.next()); break;
-      case 2: text.erase(at, rng.below(8)); break;
-      case 3: text.insert(at, text.substr(rng.below(text.size() + 1), rng.below(32))); break;
-      default: text.resize(at); break;
+      case 0:
+        text.insert(at, kBits[rng.below(std::size(kBits))]);
+        break;
+      case 1:
+        if (at < text.size()) text[at] = static_cast<char>(rng.next());
+        break;
+      case 2:
+        text.erase(at, rng.below(8));
+        break;
+      case 3:
+        text.insert(at, text.substr(rng.below(text.size() + 1), rng.below(32)));
+        break;
+      default:
+        text.resize(at);
+        break;
     }
   }
   return text;
@@ -36,13 +51,16 @@ std::string damaged(std::string text, SplitMix64& rng) {
 TEST(JobFileMutator, NeverBreaksOnDamagedFilesAndAcceptedOnesComeBackEqual) {
   const char* seconds = std::getenv("DLRUN_FUZZ_SECONDS");
   const char* first = std::getenv("DLRUN_FUZZ_SEED");
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds ? std::atoi(seconds) : 2);
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::seconds(seconds ? std::atoi(seconds) : 2);
   std::uint64_t accepted = 0, rounds = 0;
-  for (std::uint64_t seed = first ? std::strtoull(first, nullptr, 10) : 1; std::chrono::steady_clock::now() < until; ++seed, ++rounds) {
+  for (std::uint64_t seed = first ? std::strtoull(first, nullptr, 10) : 1;
+       std::chrono::steady_clock::now() < until; ++seed, ++rounds) {
     SCOPED_TRACE("DLRUN_FUZZ_SEED=" + std::to_string(seed));
     SplitMix64 rng(seed);
     const auto syntax = static_cast<Syntax>(rng.below(3));
-    const std::string text = rng.below(8) == 0 ? kSeeds[static_cast<int>(syntax)] : damaged(kSeeds[static_cast<int>(syntax)], rng);
+    const std::string text = rng.below(8) == 0 ? kSeeds[static_cast<int>(syntax)]
+                                               : damaged(kSeeds[static_cast<int>(syntax)], rng);
     const auto spec = parse_job(text, syntax, "f");
     if (!spec) {
       ASSERT_EQ(spec.error().code, Errc::kInvalidArgument);

@@ -10,8 +10,13 @@ namespace dlrun::jobspec {
 namespace {
 
 TEST(Base64, MatchesTheVectorsOfRfc4648) {
-  const std::pair<const char*, const char*> vectors[] = {{"", ""},         {"f", "Zg=="},     {"fo", "Zm8="},       {"foo", "Zm9v"},
-                                                         {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+  const std::pair<const char*, const char*> vectors[] = {{"", ""},
+                                                         {"f", "Zg=="},
+                                                         {"fo", "Zm8="},
+                                                         {"foo", "Zm9v"},
+                                                         {"foob", "Zm9vYg=="},
+                                                         {"fooba", "Zm9vYmE="},
+                                                         {"foobar", "Zm9vYmFy"}};
   for (const auto& [plain, coded] : vectors) {
     EXPECT_EQ(base64_encode(plain), coded);
     EXPECT_EQ(*base64_decode(coded), plain);
@@ -25,14 +30,17 @@ TEST(Base64, ComesBackForAnyBytesAndRefusesWhatIsNotBase64) {
     for (char& c : bytes) c = static_cast<char>(rng.next());
     EXPECT_EQ(*base64_decode(base64_encode(bytes)), bytes);
   }
-  for (const char* bad : {"A", "AA", "AAA", "A===", "====", "AA=A", "AB==", "AAB=", "A*AA", "AAAA AAA"}) EXPECT_FALSE(base64_decode(bad)) << bad;
+  for (const char* bad :
+       {"A", "AA", "AAA", "A===", "====", "AA=A", "AB==", "AAB=", "A*AA", "AAAA AAA"})
+    EXPECT_FALSE(base64_decode(bad)) << bad;
 }
 
 TEST(Utf8, AcceptsAllOfUnicodeAndRefusesOverlongSurrogateAndCut) {
   EXPECT_TRUE(is_utf8("plain"));
   EXPECT_TRUE(is_utf8("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
   EXPECT_TRUE(is_utf8(std::string_view("\0", 1)));
-  for (const char* bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE2\x82", "\xFF"})
+  for (const char* bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80",
+                          "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE2\x82", "\xFF"})
     EXPECT_FALSE(is_utf8(bad));
 }
 

@@ -23,13 +23,15 @@ TEST(Units, ReadsSizesAsPeopleWriteThem) {
   EXPECT_EQ(*parse_size("64k"), 64000);
   EXPECT_EQ(*parse_size("0.5 KiB"), 512);
   EXPECT_EQ(*parse_size("1024"), 1024);
-  for (const char* bad : {"", "GiB", "-1", "1 XB", "99999999999TiB"}) EXPECT_FALSE(parse_size(bad)) << bad;
+  for (const char* bad : {"", "GiB", "-1", "1 XB", "99999999999TiB"})
+    EXPECT_FALSE(parse_size(bad)) << bad;
 }
 
 TEST(Units, ReadsCountsAndRanges) {
   EXPECT_EQ(*parse_count("4"), std::pair(4u, 4u));
   EXPECT_EQ(*parse_count("1..4"), std::pair(1u, 4u));
-  for (const char* bad : {"", "0", "4..1", "-1", "1...4", "65537", "1..", "a"}) EXPECT_FALSE(parse_count(bad)) << bad;
+  for (const char* bad : {"", "0", "4..1", "-1", "1...4", "65537", "1..", "a"})
+    EXPECT_FALSE(parse_count(bad)) << bad;
 }
 
 TEST(Units, FindsTheNearestWordAndNothingWhenAllAreFar) {
