@@ -1,0 +1,76 @@
+#pragma once
+/// launcher/commands.h: what each command does once its line is understood. Each returns an exit code and prints what went wrong.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launcher/spec_from_flags.h"
+#include "launcher/world.h"
+
+namespace dlrun::launcher {
+
+struct CommonFlags {
+  bool json = false;
+};
+
+struct ListFlags {
+  std::string state, owner;
+  std::uint32_t limit = 50;
+};
+
+struct LogFlags {
+  std::string job, role, stream;
+  int rank = -1;
+  std::int64_t tail = -1;
+  bool follow = false, raw = false;
+};
+
+struct EventFlags {
+  std::string job;
+  std::uint64_t after = 0;
+  bool follow = false;
+};
+
+struct UpFlags {
+  std::uint32_t nodes = 1;
+  std::string cpus, memory, listen;
+  bool tasks_as_root = false;
+};
+
+class Commands {
+ public:
+  Commands(const World& world, CommonFlags common) : world_(world), common_(common) {}
+
+  int run(const RunFlags& flags, bool quiet);
+  int submit(const RunFlags& flags);
+  int list(const ListFlags& flags);
+  int show(const std::string& job);
+  int status(const std::string& job);
+  int logs(const LogFlags& flags);
+  int kill(const std::vector<std::string>& jobs, const std::string& reason);
+  int wait(const std::string& job, const std::string& timeout);
+  int nodes();
+  int events(const EventFlags& flags);
+  int why(const std::string& job);
+  int check(const std::string& file);
+  int up(const UpFlags& flags);
+  int down();
+  int version();
+
+  int fail_with(const Error& error,
+                int usual = 0) const;  ///< prints it; the code that fits, `usual` for bad arguments
+
+ private:
+  class Cluster;
+  /// GETs `target`; --json prints it as it is, else `show` makes text of it.
+  int ask(const std::string& target, const std::function<std::string(const std::string&)>& show);
+  /// `file`'s text is one JSON line on stdout.
+  void print_json(std::string_view body) const;
+
+  const World& world_;
+  CommonFlags common_;
+};
+
+}  // namespace dlrun::launcher

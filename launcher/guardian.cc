@@ -1,0 +1,226 @@
+// The guardian of a local cluster; local_cluster.h has the picture.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "launcher/local_cluster.h"
+
+namespace dlrun::launcher {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr Duration kCoordinatorLimit = std::chrono::seconds(20);
+constexpr Duration kDaemonGrace = std::chrono::seconds(6);
+constexpr Duration kJobsLimit = std::chrono::seconds(40);
+
+class Guardian {
+ public:
+  Guardian(const World& world, std::map<std::string, std::string> flags)
+      : world_(world),
+        folder_(flags["--data"]),
+        nodes_(static_cast<std::uint32_t>(std::strtoul(flags["--nodes"].c_str(), nullptr, 10))),
+        cpus_(flags["--cpus"]),
+        memory_(flags["--memory"]),
+        listen_(flags["--listen"]),
+        as_root_(flags["--as-root"] == "yes"),
+        standing_(flags["--mode"] == "standing") {}
+
+  int run() {
+    // Signals become readable; the terminal's and the parent's do not reach this session.
+    sigset_t mask;
+    sigemptyset(&mask);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&mask, signal);
+    ::sigprocmask(SIG_BLOCK, &mask, nullptr);
+    signals_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    auto self = mark_of(::getpid());
+    if (!self || signals_ < 0) return kInternal;
+    self_ = *self;
+    save(false, "");
+    const Status started = start();
+    if (!started) {
+      std::fprintf(stderr, "dlrun: %s\n", started.error().context.c_str());
+      end_daemons();
+      save(true, started.error().context);
+      return kUnreachable;
+    }
+    ready_ = true;
+    save(false, "");
+    wait();
+    save(true, "");
+    end_jobs();
+    end_daemons();
+    ::unlink((folder_ + "/guardian.json").c_str());
+    // The thread that waited for the lock may still wait: it holds nothing that needs care.
+    ::_exit(0);
+  }
+
+ private:
+  void save(bool stopping, const std::string& error) {
+    json daemons = json::array();
+    for (const auto& d : daemons_) daemons.push_back({{"pid", d.pid}, {"start", d.start_ticks}});
+    const json out{{"pid", self_.pid}, {"start", self_.start_ticks}, {"standing", standing_},
+                   {"ready", ready_},  {"stopping", stopping},       {"nodes", nodes_},
+                   {"error", error},   {"daemons", daemons}};
+    if (const Status saved =
+            write_file(folder_ + "/guardian.json",
+                       out.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+        !saved)
+      std::fprintf(stderr, "dlrun: %s\n", saved.error().context.c_str());
+  }
+
+  Status daemon(const std::string& name, std::vector<std::string> argv) {
+    argv.insert(argv.begin(), world_.self_exe);
+    DLRUN_ASSIGN(const ProcessMark mark, spawn({.argv = std::move(argv),
+                                                .log_path = folder_ + "/" + name + ".log",
+                                                .death_signal = standing_ ? 0 : SIGTERM}));
+    daemons_.push_back(mark);
+    save(false, "");
+    return {};
+  }
+
+  Status start() {
+    const std::string coordinator = folder_ + "/coordinator";
+    ::unlink((coordinator + "/cluster.json").c_str());
+    DLRUN_TRY(make_folders(coordinator));
+    std::vector<std::string> command{"coordinator", "--data", coordinator};
+    if (!listen_.empty()) command.insert(command.end(), {"--listen", listen_});
+    DLRUN_TRY(daemon("coordinator", std::move(command)));
+    json info;
+    for (const auto until = SteadyClock::now() + kCoordinatorLimit;;) {
+      const auto text = read_file(coordinator + "/cluster.json");
+      info = text ? json::parse(*text, nullptr, false) : json();
+      if (info.is_object() && info.contains("rest")) break;
+      ::waitpid(daemons_[0].pid, nullptr, WNOHANG);
+      if (!alive(daemons_[0]))
+        return fail(Errc::kUnavailable,
+                    "the coordinator ended: " + tail_of(folder_ + "/coordinator.log", 1500));
+      if (SteadyClock::now() > until)
+        return fail(Errc::kDeadlineExceeded, "the coordinator does not serve: " +
+                                                 tail_of(folder_ + "/coordinator.log", 1500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    const auto field = [&](const char* name) {
+      return info.contains(name) && info[name].is_string() ? info[name].get<std::string>()
+                                                           : std::string();
+    };
+    std::string token = field("join_token_file");
+    if (!token.empty() && !token.starts_with('/')) token = coordinator + "/" + token;
+    for (std::uint32_t i = 0; i < nodes_; ++i) {
+      const std::string name = fmt::format("node-{}", i);
+      const auto [first, last] = port_range(folder_, i, nodes_);
+      DLRUN_TRY(make_folders(folder_ + "/" + name));
+      std::vector<std::string> agent{"agent",
+                                     "--data",
+                                     folder_ + "/" + name,
+                                     "--join",
+                                     field("join"),
+                                     "--token-file",
+                                     token,
+                                     "--ca-fingerprint",
+                                     field("ca_fingerprint"),
+                                     "--name",
+                                     name,
+                                     "--cpus",
+                                     cpus_,
+                                     "--memory",
+                                     memory_,
+                                     "--ports",
+                                     fmt::format("{}-{}", first, last)};
+      if (as_root_) agent.push_back("--tasks-as-root");
+      DLRUN_TRY(daemon(name, std::move(agent)));
+    }
+    return {};
+  }
+
+  /// Until TERM, the coordinator's end, or (embedded) the last user's leave.
+  void wait() {
+    int left[2] = {-1, -1};
+    if (!standing_ && ::pipe2(left, O_CLOEXEC) == 0) {
+      std::thread([path = folder_ + "/users.lock", fd = left[1]] {
+        auto lock = FileLock::open(path);
+        if (lock) lock->lock(FileLock::Mode::kExclusive);
+        [[maybe_unused]] const ssize_t n = ::write(fd, "x", 1);
+        for (;;) ::pause();  // the lock is held until the process ends
+      }).detach();
+    }
+    for (;;) {
+      pollfd fds[2] = {{signals_, POLLIN, 0}, {left[0], POLLIN, 0}};
+      if (::poll(fds, 2, -1) < 0 && errno != EINTR) return;
+      if (fds[1].revents & POLLIN) return;
+      signalfd_siginfo signal{};
+      while (::read(signals_, &signal, sizeof signal) == sizeof signal) {
+        if (signal.ssi_signo != SIGCHLD) return;
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+        }
+        if (!alive(daemons_[0])) {
+          std::fprintf(stderr, "dlrun: the coordinator ended: %s\n",
+                       tail_of(folder_ + "/coordinator.log", 1500).c_str());
+          return;
+        }
+      }
+    }
+  }
+
+  /// What runs would outlive the daemons under its shims: it is killed first.
+  void end_jobs() {
+    if (nodes_ == 0 || !alive(daemons_[0])) return;
+    RestClient client([&] { return read_cluster_info(folder_ + "/coordinator"); });
+    std::map<std::string, bool> killed;
+    for (const auto until = SteadyClock::now() + kJobsLimit; SteadyClock::now() < until;) {
+      const auto body = client.call({.target = "/api/v1/jobs?limit=1000", .retry_for = {}});
+      const json list = body ? json::parse(*body, nullptr, false) : json();
+      if (!list.is_object() || !list.contains("jobs")) return;
+      bool running = false;
+      for (const auto& job : list["jobs"]) {
+        if (job.value("final", true)) continue;
+        running = true;
+        const std::string id = job.value("id", "");
+        if (!std::exchange(killed[id], true))
+          (void)client.call({.method = "POST",
+                             .target = "/api/v1/jobs/" + id + "/kill",
+                             .body = R"({"reason":"the local cluster is going down"})",
+                             .retry_for = {}});
+      }
+      if (!running) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  void end_daemons() {
+    // All agents at once, then the coordinator: it hears their farewell.
+    for (std::size_t i = 1; i < daemons_.size(); ++i)
+      if (alive(daemons_[i])) ::kill(daemons_[i].pid, SIGTERM);
+    for (std::size_t i = daemons_.size(); i-- > 0;) end_process(daemons_[i], kDaemonGrace);
+  }
+
+  const World& world_;
+  std::string folder_;
+  std::uint32_t nodes_;
+  std::string cpus_, memory_, listen_;
+  bool as_root_, standing_, ready_ = false;
+  int signals_ = -1;
+  ProcessMark self_;
+  std::vector<ProcessMark> daemons_;
+};
+
+}  // namespace
+
+int guardian_main(const std::vector<std::string>& args, const World& world) {
+  std::map<std::string, std::string> flags;
+  for (std::size_t i = 0; i + 1 < args.size(); i += 2) flags[args[i]] = args[i + 1];
+  if (flags["--data"].empty()) return kUsage;
+  return Guardian(world, std::move(flags)).run();
+}
+
+}  // namespace dlrun::launcher

@@ -1,0 +1,405 @@
+// The whole command line against a live REST server over a fake control plane.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "launcher/launcher_main.h"
+#include "launcher/local_cluster.h"
+#include "launcher/world.h"
+#include "tests/web/server_fixture.h"
+
+namespace dlrun::launcher {
+namespace {
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class Cli : public test::ServerFixture {
+ protected:
+  void SetUp() override {
+    web::ServerOptions options;
+    options.log_grace = 2s;
+    serve(options);
+    home = std::filesystem::temp_directory_path() / ("cli_test_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(home);
+    write("cluster.json", json{{"rest", server->url()}, {"token_file", "token"}}.dump());
+    write("token", std::string(test::kToken) + "\n");
+    world.home = home;
+    world.cwd = home;
+    world.user = "me";
+    world.environment = {{"PATH", "/bin"}};
+    ASSERT_EQ(::pipe2(interrupt, O_CLOEXEC | O_NONBLOCK), 0);
+  }
+  void TearDown() override {
+    ::close(interrupt[0]), ::close(interrupt[1]);
+    std::filesystem::remove_all(home);
+  }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(home / name, std::ios::binary) << text;
+  }
+
+  int cli(std::vector<std::string> args) {
+    world.out_fd = ::memfd_create("out", MFD_CLOEXEC);
+    world.err_fd = ::memfd_create("err", MFD_CLOEXEC);
+    const int code = run_cli(args, world);
+    out = slurp(world.out_fd), err = slurp(world.err_fd);
+    return code;
+  }
+  static std::string slurp(int fd) {
+    std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
+    EXPECT_EQ(::pread(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    ::close(fd);
+    return text;
+  }
+  static web::LogRef ref(JobId job, std::uint32_t rank = 0,
+                         web::LogStream stream = web::LogStream::kStdout) {
+    return {{.job = job, .role = "worker", .rank = rank, .generation = Generation{1}}, stream};
+  }
+  void start(JobId id) {
+    const auto spec = control.job(id).spec;
+    control.update(
+        id,
+        [&](auto& view) {
+          const auto keep = view.spec;
+          view = test::running_job(spec.roles[0].count_max);
+          view.id = id;
+          view.spec = keep;
+          for (auto& task : view.tasks) task.task.job = id;
+        },
+        "job_running");
+  }
+  void finish(JobId id, int code) {
+    const auto view = control.job(id);
+    for (const auto& task : view.tasks)
+      for (const auto stream : {web::LogStream::kStdout, web::LogStream::kStderr})
+        logs.complete({task.task, stream});
+    control.update(
+        id, [&](auto& v) { test::end_job(v, code); }, "job_ended");
+  }
+
+  std::filesystem::path home;
+  World world;
+  int interrupt[2] = {-1, -1};
+  std::string out, err;
+};
+
+TEST_F(Cli, RunGivesTheProgramsBytesAndItsExitCode) {
+  std::string bytes("\r10%\r20%\n\0\xFF\xC3", 12);
+  control.on_submit([&](JobId id) {
+    start(id);
+    logs.append(ref(id), bytes);
+    logs.append(ref(id, 0, web::LogStream::kStderr), "warn\n");
+    finish(id, 7);
+  });
+  EXPECT_EQ(cli({"run", "--", "python3", "train.py"}), 7);
+  EXPECT_EQ(out, bytes);
+  EXPECT_THAT(err, HasSubstr("warn\n"));
+  EXPECT_THAT(err, HasSubstr("dlrun: j1 FAILED"));
+  EXPECT_THAT(err, HasSubstr("worker/0 exited with 7"));
+  const auto submitted = control.submitted();
+  ASSERT_EQ(submitted.size(), 1u);
+  EXPECT_EQ(submitted[0].owner, "me");
+  EXPECT_EQ(submitted[0].roles[0].argv, (std::vector<std::string>{"python3", "train.py"}));
+  EXPECT_EQ(submitted[0].submit_env, (cluster::EnvList{{"PATH", "/bin"}}));
+}
+
+TEST_F(Cli, RunPrefixesSeveralRanksAndIsSilentWhenAsked) {
+  control.on_submit([&](JobId id) {
+    start(id);
+    logs.append(ref(id, 0), "zero\n");
+    logs.append(ref(id, 1), "one");
+    finish(id, 0);
+  });
+  EXPECT_EQ(cli({"run", "-q", "-n", "2", "--", "x"}), 0);
+  EXPECT_THAT(out, HasSubstr("[worker 0] zero\n"));
+  EXPECT_THAT(out, HasSubstr("[worker 1] one\n"));
+  EXPECT_EQ(err, "");
+}
+
+TEST_F(Cli, RunTellsEachStateOnceAndProgressInPlainLines) {
+  std::thread life;
+  control.on_submit([&](JobId id) {
+    life = std::thread([this, id] {
+      start(id);
+      // Until the launcher's streams have asked for the job, so that it was seen running.
+      const std::size_t before = control.calls();
+      const auto until = std::chrono::steady_clock::now() + 20s;
+      while (control.calls() < before + 4 && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(2ms);
+      for (int i = 1; i <= 3; ++i)
+        control.update(id, [&](auto& view) {
+          view.progress = i * 0.3;
+          view.progress_text = "epoch " + std::to_string(i);
+        });
+      finish(id, 0);
+    });
+  });
+  EXPECT_EQ(cli({"run", "--", "x"}), 0);
+  life.join();
+  EXPECT_THAT(err, HasSubstr("dlrun: j1 RUNNING: worker on node-0\n"));
+  EXPECT_THAT(err, HasSubstr("dlrun: 90 % epoch 3\n"));
+  EXPECT_THAT(err, HasSubstr("dlrun: j1 SUCCEEDED after 1.0s\n"));
+  EXPECT_EQ(err.find('\x1b'), std::string::npos);
+  EXPECT_EQ(err.find("RUNNING"), err.rfind("RUNNING"));
+}
+
+TEST_F(Cli, FirstCtrlCAsksAndTheSecondKills) {
+  std::atomic<bool> killed{false};
+  control.on_submit([&](JobId id) { start(id); });
+  control.on_kill([&](JobId id) {
+    killed = true;
+    const auto view = control.job(id);
+    for (const auto& task : view.tasks)
+      for (const auto stream : {web::LogStream::kStdout, web::LogStream::kStderr})
+        logs.complete({task.task, stream});
+    control.update(id, [](auto& v) {
+      test::end_job(v, 130);
+      v.state = cluster::JobState::kCancelled;
+    });
+  });
+  world.interrupt_fd = interrupt[0];
+  std::thread user([&] {
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (control.submitted().empty() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(2ms);
+    ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
+    std::this_thread::sleep_for(300ms);
+    EXPECT_FALSE(killed) << "the first one only asks";
+    ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
+  });
+  EXPECT_EQ(cli({"run", "--", "x"}), 130);
+  user.join();
+  EXPECT_TRUE(killed);
+  EXPECT_THAT(err, HasSubstr("Ctrl-C again to kill the job j1"));
+}
+
+TEST_F(Cli, RunSurvivesAServerThatGoesAndComesBackElsewhere) {
+  control.on_submit([&](JobId id) {
+    start(id);
+    logs.append(ref(id), "before\n");
+  });
+  std::thread outage([&] {
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (control.submitted().empty() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(2ms);
+    std::this_thread::sleep_for(200ms);
+    server->stop();
+    std::this_thread::sleep_for(100ms);
+    logs.append(ref(JobId{1}), "after\n");
+    serve({});
+    write("cluster.json", json{{"rest", server->url()}, {"token_file", "token"}}.dump());
+    finish(JobId{1}, 0);
+  });
+  EXPECT_EQ(cli({"run", "--", "x"}), 0);
+  outage.join();
+  EXPECT_EQ(out, "before\nafter\n") << "nothing lost, nothing twice";
+}
+
+TEST_F(Cli, SaysWhyAJobWaits) {
+  std::thread later;
+  control.on_submit([&](JobId id) {
+    later = std::thread([this, id] {
+      std::this_thread::sleep_for(2500ms);
+      start(id);
+      finish(id, 0);
+    });
+  });
+  EXPECT_EQ(cli({"run", "--", "x"}), 0);
+  later.join();
+  EXPECT_THAT(err, HasSubstr("j1 waits: waits for memory"));
+  EXPECT_THAT(err, HasSubstr("memory: 2 of 3 nodes: worker/0 needs 64 GiB"));
+}
+
+TEST_F(Cli, MistypedCommandsAndFlagsAreUsageErrorsWithTheNearestName) {
+  EXPECT_EQ(cli({"statsu"}), 64);
+  EXPECT_EQ(err, "dlrun: unknown command 'statsu'; did you mean 'status'?\n");
+  EXPECT_EQ(cli({"xyzzy"}), 64);
+  EXPECT_EQ(cli({"list", "--bogus"}), 64);
+  EXPECT_THAT(err, HasSubstr("see dlrun list --help"));
+  EXPECT_EQ(cli({"show"}), 64);
+  EXPECT_EQ(cli({}), 64);
+  EXPECT_EQ(cli({"run", "python3", "train.py"}), 64);
+  EXPECT_THAT(err, HasSubstr("put -- before the program: dlrun run -- python3 train.py"));
+  EXPECT_EQ(cli({"run", "--"}), 64);
+  EXPECT_EQ(cli({"run", "-n", "0", "--", "x"}), 64);
+  EXPECT_EQ(control.submitted().size(), 0u);
+}
+
+TEST_F(Cli, HelpHasExamples) {
+  EXPECT_EQ(cli({"--help"}), 0);
+  EXPECT_THAT(out, HasSubstr("dlrun run -n 4 --ps 2 -- python3 train.py"));
+  EXPECT_EQ(cli({"run", "--help"}), 0);
+  EXPECT_THAT(out, HasSubstr("Examples:"));
+  EXPECT_EQ(cli({"help", "logs"}), 0);
+  EXPECT_THAT(out, HasSubstr("--follow"));
+}
+
+TEST_F(Cli, ThePrograms_OwnFlagsAreNeverOurs) {
+  control.on_submit([&](JobId id) { start(id), finish(id, 0); });
+  EXPECT_EQ(cli({"run", "-q", "--", "prog", "--json", "-n", "9", "--", "", "--help"}), 0);
+  EXPECT_EQ(control.submitted()[0].roles[0].argv,
+            (std::vector<std::string>{"prog", "--json", "-n", "9", "--", "", "--help"}));
+}
+
+TEST_F(Cli, ABadJobFileIsTold_WithItsPlace) {
+  write("job.toml", "[role.worker]\nargv = ['x']\ncuont = 2\n");
+  const std::string file = home / "job.toml";
+  EXPECT_EQ(cli({"check", file}), 65);
+  EXPECT_EQ(err, file + ":3:1: unknown key 'cuont' in [role.worker]; did you mean 'count'?\n");
+  EXPECT_EQ(cli({"run", file}), 65);
+  EXPECT_EQ(cli({"submit", home / "absent.toml"}), 65);
+  write("good.yaml", "role: {worker: {argv: [x], count: 3}}\n");
+  EXPECT_EQ(cli({"check", home / "good.yaml"}), 0);
+  EXPECT_THAT(out, HasSubstr("worker x3"));
+  EXPECT_EQ(cli({"check", "--json", home / "good.yaml"}), 0);
+  EXPECT_EQ(json::parse(out)["role"]["worker"]["count"], 3);
+}
+
+TEST_F(Cli, UnreachableAndRefusedHaveTheirOwnCodes) {
+  write("token", "wrong-token-wrong-token\n");
+  EXPECT_EQ(cli({"list"}), 77);
+  write("token", test::kToken);
+  server->stop();
+  EXPECT_EQ(cli({"submit", "--", "x"}), 69);
+  EXPECT_THAT(err, HasSubstr("does not answer"));
+  write("cluster.json", "{");
+  EXPECT_EQ(cli({"list"}), 70);
+  std::filesystem::remove(home / "cluster.json");
+  EXPECT_EQ(cli({"list"}), 1);
+  EXPECT_THAT(err, HasSubstr("dlrun up"));
+  EXPECT_EQ(cli({"submit", "--", "x"}), 69);
+}
+
+TEST_F(Cli, SubmitPrintsTheIdAloneAndWaitGivesTheCode) {
+  EXPECT_EQ(cli({"submit", "-n", "2", "--", "x"}), 0);
+  EXPECT_EQ(out, "j1\n");
+  EXPECT_EQ(err, "");
+  EXPECT_EQ(cli({"wait", "j1", "--timeout", "50ms"}), 124);
+  start(JobId{1});
+  std::thread later([&] {
+    std::this_thread::sleep_for(100ms);
+    finish(JobId{1}, 139);
+  });
+  EXPECT_EQ(cli({"wait", "j1"}), 139);
+  later.join();
+  EXPECT_EQ(cli({"wait", "j9"}), 1);
+  EXPECT_THAT(err, HasSubstr("no job j9"));
+}
+
+TEST_F(Cli, KillOfAFinishedOrUnknownJobIsRefusedClearly) {
+  const JobId id = control.add(test::running_job());
+  EXPECT_EQ(cli({"kill", "j1", "--reason", "enough"}), 0);
+  finish(id, 0);
+  EXPECT_EQ(cli({"kill", "j1"}), 1);
+  EXPECT_THAT(err, HasSubstr("j1 is over"));
+  EXPECT_EQ(cli({"kill", "j77"}), 1);
+  EXPECT_EQ(cli({"kill", "banana"}), 64);
+}
+
+TEST_F(Cli, ShowsJobsNodesEventsAndWhyAsTextAndAsJson) {
+  auto view = test::running_job(2);
+  view.spec.name = "evil\x1b]0;x\x07";
+  control.add(view);
+  control.event(JobId{1}, "job_started", "started");
+  control.set_nodes({{.id = NodeId{"node-1"},
+                      .capacity = {.cpu_milli = 2500, .memory_bytes = 1 << 30},
+                      .used = {.cpu_milli_used = 500}}});
+  EXPECT_EQ(cli({"list"}), 0);
+  EXPECT_THAT(out, HasSubstr("j1   RUNNING"));
+  EXPECT_EQ(out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(cli({"show", "j1"}), 0);
+  EXPECT_THAT(out, HasSubstr("worker/1#1  running  node-1"));
+  EXPECT_EQ(cli({"status", "j1"}), 0);
+  EXPECT_EQ(out, "j1 RUNNING: worker x2 on node-0, node-1\n");
+  EXPECT_EQ(cli({"status"}), 0);
+  EXPECT_THAT(out, HasSubstr("cluster ok: 1 nodes up"));
+  EXPECT_EQ(cli({"nodes"}), 0);
+  EXPECT_THAT(out, HasSubstr("0.5/2.5"));
+  EXPECT_EQ(cli({"events"}), 0);
+  EXPECT_THAT(out, HasSubstr("j1 job_started started"));
+  EXPECT_EQ(cli({"why", "j1"}), 0);
+  EXPECT_THAT(out, HasSubstr("memory: 2 of 3 nodes fail it"));
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"list"},
+                                             {"show", "j1"},
+                                             {"status"},
+                                             {"status", "j1"},
+                                             {"nodes"},
+                                             {"events"},
+                                             {"why", "j1"},
+                                             {"version"}}) {
+    auto args = command;
+    args.push_back("--json");
+    EXPECT_EQ(cli(args), 0);
+    EXPECT_FALSE(json::parse(out, nullptr, false).is_discarded()) << command[0] << out;
+  }
+  EXPECT_EQ(cli({"show", "j9", "--json"}), 1);
+  EXPECT_EQ(json::parse(err)["error"], "kNotFound");
+}
+
+TEST_F(Cli, LogsAreExactIntoAPipeAndHarmlessOnATerminal) {
+  const JobId id = control.add(test::running_job());
+  const std::string bytes("a\x1b[2Jb\xFF\0\r\n", 10);
+  logs.append(ref(id), bytes);
+  EXPECT_EQ(cli({"logs", "j1"}), 0);
+  EXPECT_EQ(out, bytes);
+  world.out_tty = world.err_tty = true;
+  EXPECT_EQ(cli({"logs", "j1"}), 0);
+  EXPECT_EQ(out, "a\\x1b[2Jb\\xff\\x00\r\n");
+  EXPECT_EQ(cli({"logs", "--raw", "j1"}), 0);
+  EXPECT_EQ(out, bytes);
+  EXPECT_EQ(cli({"logs", "--tail", "2", "j1"}), 0);
+  EXPECT_EQ(out, "\r\n");
+  EXPECT_EQ(cli({"logs", "--stderr", "j1"}), 0);
+  EXPECT_EQ(out, "");
+  EXPECT_EQ(cli({"logs", "j5"}), 1);
+}
+
+TEST_F(Cli, LogsFollowsUntilTheJobIsOver) {
+  const JobId id = control.add(test::running_job(2));
+  std::thread writer([&] {
+    for (int i = 0; i < 20; ++i) logs.append(ref(id, i % 2), fmt::format("line {}\n", i));
+    finish(id, 3);
+  });
+  EXPECT_EQ(cli({"logs", "-f", "j1"}), 0) << "logs shows, it does not judge";
+  writer.join();
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 20);
+  EXPECT_THAT(out, HasSubstr("[worker 1] line 19\n"));
+  EXPECT_EQ(cli({"logs", "--rank", "1", "j1"}), 0);
+  EXPECT_THAT(out, testing::StartsWith("line 1\n"));
+}
+
+TEST(IsLauncherCommand, LeavesTheDaemonsToOthers) {
+  EXPECT_TRUE(is_launcher_command("run"));
+  EXPECT_TRUE(is_launcher_command("local-guardian"));
+  EXPECT_FALSE(is_launcher_command("coordinator"));
+  EXPECT_FALSE(is_launcher_command("agent"));
+}
+
+TEST(PortRange, NodesOfAClusterNeverShareAPortAndStayOutOfTheEphemeralRange) {
+  for (const std::uint32_t nodes : {1u, 2u, 8u, 64u, 256u}) {
+    std::vector<bool> used(65536, false);
+    for (std::uint32_t i = 0; i < nodes; ++i) {
+      const auto [first, last] = port_range("/home/me/.dlrun/local", i, nodes);
+      EXPECT_GE(first, 10240);
+      EXPECT_LT(last, 32000);
+      EXPECT_GE(last - first, 15);
+      for (std::uint32_t port = first; port <= last; ++port) {
+        EXPECT_FALSE(used[port]);
+        used[port] = true;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dlrun::launcher

@@ -1,0 +1,187 @@
+// Real processes: the life of embedded and standing clusters, with stand-ins for the daemons.
+#include "launcher/local_cluster.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace dlrun::launcher {
+namespace {
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class LocalCluster : public testing::Test {
+ protected:
+  void SetUp() override {
+    home = fs::temp_directory_path() / ("local_cluster_test_" + std::to_string(::getpid()));
+    fs::create_directories(home);
+  }
+  void TearDown() override {
+    dlrun({"down"});
+    EXPECT_TRUE(nothing_left()) << "a process of the test is left";
+    fs::remove_all(home);
+  }
+
+  pid_t start(const std::vector<std::string>& args) {
+    std::vector<std::string> all{FAKE_DLRUN};
+    all.insert(all.end(), args.begin(), args.end());
+    std::vector<char*> argv;
+    for (auto& a : all) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    const std::string out = home / "out", err = home / "err",
+                      variable = "DLRUN_HOME=" + home.string();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+      ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+      ::putenv(const_cast<char*>(variable.c_str()));
+      ::execv(argv[0], argv.data());
+      ::_exit(126);
+    }
+    return pid;
+  }
+  int finish(pid_t pid) {
+    int status = 0;
+    const auto until = std::chrono::steady_clock::now() + 60s;
+    while (::waitpid(pid, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > until) {
+        ::kill(pid, SIGKILL);
+        ::waitpid(pid, &status, 0);
+        ADD_FAILURE() << "too slow";
+      }
+      ::usleep(2000);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  int dlrun(const std::vector<std::string>& args) { return finish(start(args)); }
+  std::string text(const char* name) { return read_file(home / name).value_or(""); }
+
+  /// Processes whose command line names our folder.
+  std::vector<pid_t> ours() {
+    std::vector<pid_t> out;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const auto line = read_file(entry.path() / "cmdline");
+      if (line && line->find(home.string()) != std::string::npos && mark_of(std::stoi(name)))
+        out.push_back(std::stoi(name));
+    }
+    return out;
+  }
+  bool nothing_left() {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (!ours().empty()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      ::usleep(5000);
+    }
+    return true;
+  }
+
+  fs::path home;
+};
+
+TEST_F(LocalCluster, RunWithoutAClusterBringsOneUpSaysSoAndLeavesNothingRunning) {
+  EXPECT_EQ(dlrun({"run", "--", "exit", "7"}), 7);
+  EXPECT_EQ(text("out"), "hello\n");
+  EXPECT_THAT(text("err"), HasSubstr("no cluster is configured: bringing up one on this machine"));
+  EXPECT_TRUE(ours().empty()) << "it waits for the end of what it started";
+  EXPECT_FALSE(fs::exists(home / "cluster.json"));
+}
+
+TEST_F(LocalCluster, QuestionsAreAnsweredByTheCoordinatorAloneAfterwards) {
+  EXPECT_EQ(dlrun({"list"}), 1) << "nothing ran here yet";
+  EXPECT_EQ(dlrun({"run", "-q", "--", "exit", "0"}), 0);
+  EXPECT_EQ(text("err"), "");
+  EXPECT_EQ(dlrun({"list", "--json"}), 0);
+  EXPECT_TRUE(ours().empty());
+  EXPECT_FALSE(fs::exists(home / "local" / "node-0" / "up"));
+}
+
+TEST_F(LocalCluster, TwoRunsShareOneClusterAndTheLastTakesItDown) {
+  const pid_t first = start({"run", "--", "hang"});
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  ASSERT_EQ(text("out"), "hello\n");
+  EXPECT_EQ(dlrun({"run", "-q", "--", "exit", "3"}), 3);
+  EXPECT_EQ(::waitpid(first, nullptr, WNOHANG), 0) << "the first goes on";
+  ::kill(first, SIGTERM);
+  EXPECT_EQ(finish(first), 143) << "TERM kills the job and gives its code";
+  EXPECT_TRUE(ours().empty());
+}
+
+TEST_F(LocalCluster, AKilledLauncherLeavesNothingBehindAndItsJobIsEnded) {
+  const pid_t run = start({"run", "--", "hang"});
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  ::kill(run, SIGKILL);
+  EXPECT_EQ(finish(run), 128 + SIGKILL);
+  EXPECT_TRUE(nothing_left());
+  EXPECT_EQ(read_file(home / "local" / "coordinator" / "ended").value_or(""), "j1 143\n");
+}
+
+TEST_F(LocalCluster, ADeadGuardianTakesItsEmbeddedDaemonsWithIt) {
+  const pid_t run = start({"run", "--", "hang"});
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  for (const pid_t pid : ours())
+    if (read_file(fmt::format("/proc/{}/cmdline", pid)).value_or("").find("local-guardian") !=
+        std::string::npos)
+      ::kill(pid, SIGKILL);
+  ::kill(run, SIGKILL);
+  finish(run);
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(LocalCluster, UpStaysAndDownEndsIt) {
+  EXPECT_EQ(dlrun({"up", "--nodes", "3", "--cpus", "4"}), 0);
+  EXPECT_THAT(text("out"), HasSubstr("a cluster of 3 nodes is up at http://127.0.0.1:"));
+  EXPECT_THAT(text("out"),
+              HasSubstr("to join another machine: dlrun agent --join 127.0.0.1:1 --token-file "));
+  EXPECT_EQ(ours().size(), 5u) << "a guardian, a coordinator, three agents";
+  EXPECT_EQ(fs::status(home / "cluster.json").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(dlrun({"run", "-q", "--", "exit", "5"}), 5);
+  EXPECT_EQ(text("out"), "hello\n");
+  EXPECT_EQ(dlrun({"up"}), 1) << "one stands already";
+  EXPECT_EQ(dlrun({"submit", "--", "hang"}), 0);
+  EXPECT_EQ(dlrun({"down"}), 0);
+  EXPECT_TRUE(ours().empty());
+  EXPECT_THAT(read_file(home / "local" / "coordinator" / "ended").value_or(""), HasSubstr("j2 143"))
+      << "what ran was ended first";
+  EXPECT_FALSE(fs::exists(home / "cluster.json"));
+  EXPECT_EQ(dlrun({"down"}), 1);
+}
+
+TEST_F(LocalCluster, DownCleansUpAfterAGuardianThatWasKilled) {
+  EXPECT_EQ(dlrun({"up"}), 0);
+  for (const pid_t pid : ours())
+    if (read_file(fmt::format("/proc/{}/cmdline", pid)).value_or("").find("local-guardian") !=
+        std::string::npos)
+      ::kill(pid, SIGKILL);
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (ours().size() > 2 && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  EXPECT_EQ(ours().size(), 2u) << "a standing cluster's daemons go on";
+  EXPECT_EQ(dlrun({"list"}), 69);
+  EXPECT_EQ(dlrun({"down"}), 0);
+  EXPECT_TRUE(ours().empty());
+}
+
+TEST_F(LocalCluster, ACoordinatorThatCannotStartIsExplained) {
+  fs::create_directories(home / "local" / "coordinator");
+  std::ofstream(home / "local" / "coordinator" / "refuse") << "x";
+  EXPECT_EQ(dlrun({"run", "--", "exit", "0"}), 69);
+  EXPECT_THAT(text("err"), HasSubstr("the data folder is of a newer version"));
+  EXPECT_TRUE(nothing_left());
+}
+
+}  // namespace
+}  // namespace dlrun::launcher

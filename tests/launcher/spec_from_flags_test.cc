@@ -1,0 +1,127 @@
+#include "launcher/spec_from_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace dlrun::launcher {
+namespace {
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+World world() {
+  World out;
+  out.cwd = "/home/me/job";
+  out.user = "me";
+  out.environment = {
+      {"PATH", "/bin"}, {"BYTES", "a=b|c\n\xFF"}, {"PATH", "/again"}, {"bad\xFF", "x"}};
+  return out;
+}
+
+std::string error_of(const RunFlags& flags) {
+  const auto spec = make_spec(flags, world());
+  return spec ? "" : spec.error().context;
+}
+
+TEST(SpecFromFlags, MakesWorkersAndShardsOfAOneLiner) {
+  RunFlags flags{.argv = {"python3", "train.py", "", "a=b|c"}, .workers = "4", .shards = 2};
+  const auto spec = make_spec(flags, world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->name, "train.py");
+  EXPECT_EQ(spec->owner, "me");
+  EXPECT_EQ(spec->cwd, "/home/me/job");
+  ASSERT_EQ(spec->roles.size(), 2u);
+  EXPECT_EQ(spec->roles[0].name, "worker");
+  EXPECT_EQ(spec->roles[0].count_max, 4u);
+  EXPECT_THAT(spec->roles[0].argv, ElementsAre("python3", "train.py", "", "a=b|c"));
+  EXPECT_THAT(spec->roles[0].after, ElementsAre("ps"));
+  EXPECT_EQ(spec->roles[1].program, cluster::RoleProgram::kShardHost);
+  EXPECT_EQ(spec->roles[1].count_max, 2u);
+}
+
+TEST(SpecFromFlags, TakesTheEnvironmentByteForByteOnceEach) {
+  RunFlags flags{.argv = {"x"}, .env = {"A=x=y|z\n\xFF", "BYTES", "EMPTY="}};
+  const auto spec = make_spec(flags, world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_THAT(spec->roles[0].env, ElementsAre(Pair("A", "x=y|z\n\xFF"),
+                                              Pair("BYTES", "a=b|c\n\xFF"), Pair("EMPTY", "")));
+  EXPECT_THAT(spec->submit_env, ElementsAre(Pair("PATH", "/bin"), Pair("BYTES", "a=b|c\n\xFF")));
+  flags.env_policy = "clean";
+  EXPECT_TRUE(make_spec(flags, world())->submit_env.empty());
+  EXPECT_THAT(error_of({.argv = {"x"}, .env = {"NOT_SET"}}), HasSubstr("it is not set here"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .env = {"=v"}}), HasSubstr("NAME=VALUE"));
+}
+
+TEST(SpecFromFlags, ReadsInputsAndMakesTheirPathsAbsolute) {
+  RunFlags flags{
+      .argv = {"x"},
+      .inputs = {"train=data/*.txt,./"
+                 "b=1.txt,format=csv,batch_rows=512,shuffle=false,delimiter=;,split_bytes=1MiB",
+                 "test=/abs,s3://b/c"}};
+  const auto spec = make_spec(flags, world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  ASSERT_EQ(spec->inputs.size(), 2u);
+  EXPECT_THAT(spec->inputs[0].uris, ElementsAre("/home/me/job/data/*.txt", "/home/me/job/b=1.txt"));
+  EXPECT_EQ(spec->inputs[0].format, io::Format::kCsv);
+  EXPECT_EQ(spec->inputs[0].batch_rows, 512u);
+  EXPECT_EQ(spec->inputs[0].delimiter, ';');
+  EXPECT_EQ(spec->inputs[0].split_bytes, 1u << 20);
+  EXPECT_FALSE(spec->inputs[0].shuffle);
+  EXPECT_THAT(spec->inputs[1].uris, ElementsAre("/abs", "s3://b/c"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"train=a,fromat=csv"}}),
+              HasSubstr("did you mean 'format'?"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"train=a,format=xml"}}),
+              HasSubstr("format is one of"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"nothing"}}), HasSubstr("name=PATH"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=a", "t=b"}}), HasSubstr("two inputs"));
+}
+
+TEST(SpecFromFlags, NamesTheFlagAndNoPlaceWhenAValueIsWrong) {
+  EXPECT_EQ(error_of({.argv = {"x"}, .workers = "zero"}),
+            "count: 'zero' is not a count (like 4 or 1..4; 1 to 65536)");
+  EXPECT_EQ(error_of({.argv = {"x"}, .time_limit = "soon"}),
+            "time_limit: 'soon' is not a duration (like 90s, 1h30m, 500ms)");
+  EXPECT_THAT(error_of({.argv = {"x"}, .memory = "lots"}),
+              HasSubstr("memory: 'lots' is not a size"));
+  EXPECT_THAT(error_of({.argv = {""}}), HasSubstr("empty"));
+  EXPECT_THAT(error_of({}), HasSubstr("what should run?"));
+}
+
+TEST(SpecFromFlags, AShellLineIsExplicit) {
+  const auto spec = make_spec({.argv = {"echo", "a", "|", "cat"}, .shell = true}, world());
+  EXPECT_THAT(spec->roles[0].argv, ElementsAre("/bin/sh", "-c", "echo a | cat"));
+}
+
+TEST(SpecFromFlags, FlagsChangeAJobFileWhereThatMakesSense) {
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("spec_test_" + std::to_string(::getpid()) + ".toml");
+  std::ofstream(path) << "project='p'\n[role.main]\nargv=['a']\nenv={A='1',B='2'}\n";
+  const auto spec =
+      make_spec({.file = path, .env = {"A=9"}, .name = "other", .time_limit = "5s"}, world());
+  const auto plain = make_spec({.file = path}, world());
+  const std::string refused = error_of({.file = path, .workers = "2", .workers_given = true});
+  std::filesystem::remove(path);
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->name, "other");
+  EXPECT_EQ(spec->project, "p");
+  EXPECT_EQ(spec->time_limit, 5s);
+  EXPECT_THAT(spec->roles[0].env, ElementsAre(Pair("B", "2"), Pair("A", "9")));
+  EXPECT_THAT(plain->name, testing::StartsWith("spec_test_"));
+  EXPECT_THAT(refused, HasSubstr("job file"));
+}
+
+TEST(DefaultName, IsTheScriptOrTheProgram) {
+  EXPECT_EQ(default_name({"python3", "-u", "dir/train.py", "x"}), "train.py");
+  EXPECT_EQ(default_name({"/usr/bin/true"}), "true");
+  EXPECT_EQ(default_name({"./we ird\n"}), "main");
+  EXPECT_EQ(default_name({}), "main");
+}
+
+}  // namespace
+}  // namespace dlrun::launcher
