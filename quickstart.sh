@@ -14,6 +14,12 @@ make_venv numpy scikit-learn
 dlrun=$DLRUN_BUILD_ROOT/release/bin/dlrun
 out=$DLRUN_BUILD_ROOT/quickstart
 mkdir -p "$out"
-cd "$dlrun_source"
-say "==> dlrun run -n 2 --ps 2 -- python examples/digits/train.py"
-"$dlrun" run -n 2 --ps 2 -- "$dlrun_venv/bin/python" examples/digits/train.py
+step "preparing the handwritten digits in $out" "$dlrun_venv/bin/python" "$dlrun_source/examples/digits/prepare.py" "$out"
+train="train=$out/train.csv,format=csv,batch_rows=32,passes=30,split_bytes=8KiB"
+say "==> dlrun run -n 2 --ps 2 --input $train -- python examples/digits/train.py $out"
+"$dlrun" run -n 2 --ps 2 --input "$train" -- "$dlrun_venv/bin/python" "$dlrun_source/examples/digits/train.py" "$out"
+say ""
+say "Three commands to try next:"
+say "  $dlrun list                      the jobs so far; show, logs and events tell more of one"
+say "  $dlrun run -n 2 -- sh -c 'echo rank \$RANK of \$WORLD_SIZE'"
+say "  $dlrun run --help                examples/README.md has more to run"

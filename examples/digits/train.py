@@ -1,4 +1,4 @@
-"""train.py FOLDER: softmax regression on the handwritten digits of prepare.py, data-parallel.
+"""train.py [FOLDER]: softmax regression on the handwritten digits of prepare.py, data-parallel.
 
 Runs as every worker of a dlrun job: batches of input "train" come over shared memory, the weights [65, 10] (64 pixels and
 the bias) live on the parameter shards under BSP. Rank 0 prints the accuracy on FOLDER/test.csv and writes FOLDER/model.npy.
@@ -60,6 +60,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    main(sys.argv[1])
+    main(sys.argv[1] if len(sys.argv) > 1 else ".")

@@ -12,6 +12,7 @@ constexpr Duration kWaitMin = std::chrono::milliseconds(20);
 constexpr Duration kWaitMax = std::chrono::milliseconds(500);
 constexpr Duration kSleepMax = std::chrono::seconds(1);
 constexpr std::uint64_t kBadRecordsShown = 10;
+constexpr std::size_t kDoneKept = 256;
 
 bool answer_may_be_lost(Errc code) {
   return code == Errc::kUnavailable || code == Errc::kDeadlineExceeded || code == Errc::kOverloaded;
@@ -91,7 +92,8 @@ Status Consumer::take_in() {
   for (const std::uint64_t sequence : released) batcher_->released(sequence);
   for (const SplitKey split : batcher_->take_done()) {
     const task::FeederDone done{admit_.consumer, spec_.name, split.split_id, split.pass};
-    unconfirmed_.push_back(done);
+    told_done_.push_back(done);
+    if (told_done_.size() > kDoneKept) told_done_.pop_front();
     (void)link_.done(done);  // lost with the agent: then repeated before the resync
     ask_at_ = std::min(ask_at_, pipe::now());
   }
@@ -118,8 +120,6 @@ void Consumer::take_answer(const Result<LeaseAnswer>& answer) {
     return;
   }
   resync_ = false;
-  unconfirmed_.erase(unconfirmed_.begin(),
-                     unconfirmed_.begin() + static_cast<std::ptrdiff_t>(confirmed_by_answer_));
   leased_.insert(leased_.end(), answer->splits.begin(), answer->splits.end());
   wait_said_ = answer->state == LeaseState::kWait;
   end_of_input_ = answer->state == LeaseState::kEndOfInput;
@@ -137,11 +137,14 @@ void Consumer::ask_for_splits() {
   request.splits_max = limits_.lease_ahead - static_cast<std::uint32_t>(leased_.size());
   request.resync = resync_;
   if (resync_) {
-    for (const task::FeederDone& done : unconfirmed_) (void)link_.done(done);
     request.held = batcher_->open_splits();
+    // Told again, and held until the job has heard it: else the resync would give it back.
+    for (const task::FeederDone& done : told_done_) {
+      (void)link_.done(done);
+      request.held.push_back({done.split_id, done.pass});
+    }
     for (const Split& split : leased_) request.held.push_back({split.id, split.pass});
   }
-  confirmed_by_answer_ = unconfirmed_.size();
   asking_ = true;
   pump_.ask(std::move(request), [mailbox = mailbox_](Result<LeaseAnswer> answer) {
     const std::lock_guard lock(mailbox->mutex);

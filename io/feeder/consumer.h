@@ -96,8 +96,7 @@ class Consumer {
   bool ended_ = false;  ///< end of data or an error was published
   TimePoint ask_at_{};
   Duration backoff_{0};
-  std::vector<task::FeederDone> unconfirmed_;  ///< done, and no later lease answered yet
-  std::size_t confirmed_by_answer_ = 0;
+  std::deque<task::FeederDone> told_done_;  ///< the last kDoneKept: may have been lost on the way
 
   std::optional<Split> current_;
   std::unique_ptr<SplitReader> reader_;

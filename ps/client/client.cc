@@ -1,6 +1,9 @@
 #include "ps/client/client.h"
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <numeric>
 #include <random>
 
@@ -22,6 +25,29 @@ std::vector<std::uint64_t> all_rows(const TableSchema& schema) {
   std::iota(keys.begin(), keys.end(), std::uint64_t{0});
   return keys;
 }
+
+/// One clock() at a time, each waiting for its turn within its timeout.
+class Turn {
+ public:
+  bool take(Duration timeout) {
+    std::unique_lock lock(mutex_);
+    if (!free_.wait_for(lock, timeout, [&] { return !taken_; })) return false;
+    taken_ = true;
+    return true;
+  }
+  void give_back() {
+    {
+      const std::lock_guard lock(mutex_);
+      taken_ = false;
+    }
+    free_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool taken_ = false;
+};
 
 }  // namespace
 
@@ -61,7 +87,7 @@ struct Client::Impl {
 
   Engine engine;
   std::atomic<bool> left = false;
-  std::timed_mutex clocking;  ///< one clock() at a time
+  Turn clocking;
 };
 
 struct PendingPull::Impl {
@@ -157,10 +183,12 @@ Status Client::clock(std::span<const Table> tables, Duration timeout) {
   Engine& engine = impl_->engine;
   auto call = engine.make_call(
       tables.size() == 1 ? name_of("clock", tables[0]) : "clock of several tables", timeout);
-  const std::unique_lock lock(impl_->clocking, timeout);
-  if (!lock)
+  if (!impl_->clocking.take(std::min<Duration>(timeout, std::chrono::hours(24)))) {
     return fail(Errc::kDeadlineExceeded,
                 call->what + ": another clock() of this client takes too long");
+  }
+  const std::unique_ptr<Turn, void (*)(Turn*)> turn(&impl_->clocking,
+                                                    [](Turn* t) { t->give_back(); });
   std::vector<std::uint32_t> ids;
   for (const Table& table : tables) ids.push_back(table.id);
   DLRUN_TRY(engine.wait_quiet(ids, call->deadline));

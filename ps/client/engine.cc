@@ -1,8 +1,11 @@
 #include "ps/client/engine.h"
 
-#include <sys/stat.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -18,11 +21,24 @@ constexpr Duration kLinkRetryMax = std::chrono::milliseconds(100);
 constexpr std::uint64_t kOpOverheadBytes = 512;
 constexpr int kRepliesPerTurn = 64;
 
+/// Does somebody listen at this Unix socket ("@name": an abstract one) on this host?
+bool answers(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  if (path[0] == '@') address.sun_path[0] = '\0';
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() +
+                                           (path[0] == '@' ? 0 : 1));
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  const bool yes = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0;
+  ::close(fd);
+  return yes;
+}
+
 std::string endpoint_of(const ShardEndpoint& shard) {
-  struct stat info;
-  if (!shard.ipc.empty() && ::stat(shard.ipc.c_str(), &info) == 0 && S_ISSOCK(info.st_mode))
-    return "ipc://" + shard.ipc;
-  return shard.tcp;
+  return answers(shard.ipc) ? "ipc://" + shard.ipc : shard.tcp;
 }
 
 transport::Frame frame_of(const std::shared_ptr<const Segment>& owner, const void* data,

@@ -88,7 +88,7 @@ struct SlotMap {
 struct ShardEndpoint {
   ShardId shard;
   std::string tcp;  ///< tcp://address:port
-  std::string ipc;  ///< path of a Unix socket on the shard's own host; "" = none
+  std::string ipc;  ///< Unix socket on the shard's own host, "@name" = an abstract one; "" = none
   NodeId node;
   friend bool operator==(const ShardEndpoint&, const ShardEndpoint&) = default;
 };

@@ -28,12 +28,12 @@ void shard_actor(caf::blocking_actor* self, std::shared_ptr<ShardLoop> loop) {
 
 }  // namespace
 
-void ShardHandle::worker_left(WorkerId worker) {
+void ShardHandle::worker_left(WorkerId worker) const {
   caf::anon_send(actor_, left_atom::value, worker.value);
   loop_->wake();
 }
 
-void ShardHandle::stop() {
+void ShardHandle::stop() const {
   caf::anon_send(actor_, stop_atom::value);
   loop_->wake();
 }

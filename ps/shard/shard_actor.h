@@ -18,9 +18,9 @@ class ShardHandle {
  public:
   ShardHandle(caf::actor actor, std::shared_ptr<ShardLoop> loop)
       : actor_(std::move(actor)), loop_(std::move(loop)) {}
-  void worker_left(WorkerId worker);
+  void worker_left(WorkerId worker) const;
   /// The loop ends after its current turn. Await: caf::scoped_actor::wait_for(actor()).
-  void stop();
+  void stop() const;
   const caf::actor& actor() const noexcept { return actor_; }
 
  private:

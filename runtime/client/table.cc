@@ -11,7 +11,6 @@ Status check_size(const char* what, std::size_t got, std::size_t want) {
 
 Result<std::unique_ptr<Table>> Table::open(std::shared_ptr<Session> session, ps::TableSchema schema,
                                            Duration timeout) {
-  DLRUN_TRY(ps::validate(schema));
   std::unique_ptr<Table> table(new Table(std::move(session), std::move(schema)));
   if (table->session_->left()) {
     DLRUN_TRY(table->to_read(timeout));

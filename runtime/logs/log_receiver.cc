@@ -22,7 +22,8 @@ constexpr std::int64_t kFrameBytesMax = 1 << 20;
 constexpr int kMessagesQueuedMax = 64;  // of one agent, before they are read
 
 tl::unexpected<Error> fail_zmq(const std::string& what) {
-  return fail(zmq_errno() == EADDRINUSE ? Errc::kAlreadyExists : Errc::kIo, what + ": " + zmq_strerror(zmq_errno()));
+  return fail(zmq_errno() == EADDRINUSE ? Errc::kAlreadyExists : Errc::kIo,
+              what + ": " + zmq_strerror(zmq_errno()));
 }
 
 template <class T>
@@ -41,7 +42,8 @@ std::vector<std::string> receive(void* socket) {
       zmq_msg_close(&message);
       return {};
     }
-    if (frames.size() < 8) frames.emplace_back(static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message));
+    if (frames.size() < 8)
+      frames.emplace_back(static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message));
     more = zmq_msg_more(&message);
     zmq_msg_close(&message);
   }
@@ -50,7 +52,8 @@ std::vector<std::string> receive(void* socket) {
 
 void send(void* socket, const std::vector<std::string_view>& frames) {
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    zmq_send(socket, frames[i].data(), frames[i].size(), ZMQ_DONTWAIT | (i + 1 < frames.size() ? ZMQ_SNDMORE : 0));
+    zmq_send(socket, frames[i].data(), frames[i].size(),
+             ZMQ_DONTWAIT | (i + 1 < frames.size() ? ZMQ_SNDMORE : 0));
   }
 }
 
@@ -70,7 +73,8 @@ class LogReceiver::Impl {
     if (zap_ == nullptr || router_ == nullptr) return fail_zmq("log receiver");
     set(zap_, ZMQ_LINGER, 0);
     // Before the router: a handshake without this handler would let anybody in.
-    if (zmq_bind(zap_, "inproc://zeromq.zap.01") != 0) return fail_zmq("log receiver's authenticator");
+    if (zmq_bind(zap_, "inproc://zeromq.zap.01") != 0)
+      return fail_zmq("log receiver's authenticator");
     set(router_, ZMQ_LINGER, 0);
     set(router_, ZMQ_IPV6, 1);
     set(router_, ZMQ_CURVE_SERVER, 1);
@@ -80,10 +84,12 @@ class LogReceiver::Impl {
     set(router_, ZMQ_ROUTER_HANDOVER, 1);
     zmq_setsockopt(router_, ZMQ_CURVE_SECRETKEY, options_.keys.secret_key.c_str(), 41);
     zmq_setsockopt(router_, ZMQ_ZAP_DOMAIN, "dlrun-logs", 10);
-    if (zmq_bind(router_, options_.bind.c_str()) != 0) return fail_zmq("log receiver on " + options_.bind);
+    if (zmq_bind(router_, options_.bind.c_str()) != 0)
+      return fail_zmq("log receiver on " + options_.bind);
     char endpoint[256];
     std::size_t size = sizeof endpoint;
-    if (zmq_getsockopt(router_, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0) return fail_zmq("log receiver");
+    if (zmq_getsockopt(router_, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0)
+      return fail_zmq("log receiver");
     endpoint_ = endpoint;
     thread_ = std::thread([this] { run(); });
     return {};
@@ -121,7 +127,9 @@ class LogReceiver::Impl {
  private:
   void run() {
     while (!quit_) {
-      zmq_pollitem_t items[3] = {{nullptr, wake_fd_, ZMQ_POLLIN, 0}, {zap_, 0, ZMQ_POLLIN, 0}, {router_, 0, ZMQ_POLLIN, 0}};
+      zmq_pollitem_t items[3] = {{nullptr, wake_fd_, ZMQ_POLLIN, 0},
+                                 {zap_, 0, ZMQ_POLLIN, 0},
+                                 {router_, 0, ZMQ_POLLIN, 0}};
       if (zmq_poll(items, 3, -1) < 0 && zmq_errno() != EINTR) return;
       if (items[1].revents != 0) authenticate();
       if (items[2].revents != 0) {
@@ -141,7 +149,8 @@ class LogReceiver::Impl {
       ok = allowed_.contains(request[6]);
     }
     if (!ok) ++refused_;
-    send(zap_, {"1.0", request.size() > 1 ? std::string_view(request[1]) : "", ok ? "200" : "400", ok ? "OK" : "not registered", "", ""});
+    send(zap_, {"1.0", request.size() > 1 ? std::string_view(request[1]) : "", ok ? "200" : "400",
+                ok ? "OK" : "not registered", "", ""});
   }
 
   bool take() {
@@ -168,7 +177,8 @@ class LogReceiver::Impl {
       case wire::LogKind::kFinish: {
         answer.kind = wire::LogKind::kFinishAnswer;
         const auto finished = store_.finish(id);
-        end = finished ? store_.end_of(id) : Result<std::uint64_t>(tl::unexpected(finished.error()));
+        end =
+            finished ? store_.end_of(id) : Result<std::uint64_t>(tl::unexpected(finished.error()));
         break;
       }
       default:

@@ -25,11 +25,11 @@ class LogReceiver {
   static Result<std::unique_ptr<LogReceiver>> start(ReceiverOptions options, LogStore& store);
   ~LogReceiver();
 
-  std::string endpoint() const;        ///< with the real port
+  std::string endpoint() const;  ///< with the real port
   const std::string& public_key() const;
   void allow(const std::string& agent_public_key);
   void forbid(const std::string& agent_public_key);
-  std::uint64_t refused() const;       ///< messages dropped as malformed, and handshakes refused
+  std::uint64_t refused() const;  ///< messages dropped as malformed, and handshakes refused
 
  private:
   class Impl;

@@ -23,7 +23,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr Duration kWatchRetry = milliseconds(100);  ///< a directory that is not there yet, or no inotify left: look anew
+constexpr Duration kWatchRetry =
+    milliseconds(100);  ///< a directory that is not there yet, or no inotify left: look anew
 constexpr Duration kErrorPause = std::chrono::seconds(1);
 
 template <class T>
@@ -43,7 +44,8 @@ class LogShipper::Impl {
     inotify_fd_ = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (wake_fd_ < 0 || inotify_fd_ < 0) return fail_errno("log shipper");
     context_ = zmq_ctx_new();
-    if (context_ == nullptr) return fail(Errc::kResourceExhausted, "log shipper: no ZeroMQ context");
+    if (context_ == nullptr)
+      return fail(Errc::kResourceExhausted, "log shipper: no ZeroMQ context");
     thread_ = std::thread([this] { run(); });
     return {};
   }
@@ -109,7 +111,8 @@ class LogShipper::Impl {
     Task& t = tasks_[task];
     t.dir = dir;
     watch(task, t);
-    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) streams_[{task, stream}].dir = dir;
+    for (const Stream stream : {Stream::kStdout, Stream::kStderr})
+      streams_[{task, stream}].dir = dir;
   }
 
   void finish(const TaskId& task, Duration give_up, std::function<void(bool)> done) {
@@ -121,7 +124,8 @@ class LogShipper::Impl {
     it->second.finishing = true;
     it->second.give_up_at = clock_.now() + give_up;
     it->second.done = std::move(done);
-    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) streams_[{task, stream}].dirty = true;
+    for (const Stream stream : {Stream::kStdout, Stream::kStderr})
+      streams_[{task, stream}].dirty = true;
   }
 
   void remove(const TaskId& task) {
@@ -152,12 +156,12 @@ class LogShipper::Impl {
   struct StreamState {
     std::string dir;
     State state = State::kUnknown;
-    TimePoint not_before{};   ///< of the next question
+    TimePoint not_before{};     ///< of the next question
     std::uint64_t request = 0;  ///< of the question or the finish
     TimePoint asked_at{};
-    std::uint64_t next = 0;     ///< offset to send
-    std::deque<Sent> sent;      ///< not acknowledged
-    bool dirty = true;          ///< there may be bytes beyond `next`
+    std::uint64_t next = 0;  ///< offset to send
+    std::deque<Sent> sent;   ///< not acknowledged
+    bool dirty = true;       ///< there may be bytes beyond `next`
   };
   struct Task {
     std::string dir;
@@ -206,10 +210,13 @@ class LogShipper::Impl {
       if (socket_ != nullptr) pump(now, next);
       report_done();
       int timeout = -1;
-      if (next) timeout = static_cast<int>(std::clamp<std::int64_t>((*next - clock_.now()) / milliseconds(1) + 1, 0, 60'000));
-      zmq_pollitem_t items[3] = {{nullptr, wake_fd_, ZMQ_POLLIN, 0},
-                                 {nullptr, inotify_fd_, ZMQ_POLLIN, 0},
-                                 {socket_, 0, static_cast<short>(ZMQ_POLLIN | (blocked_ ? ZMQ_POLLOUT : 0)), 0}};
+      if (next)
+        timeout = static_cast<int>(
+            std::clamp<std::int64_t>((*next - clock_.now()) / milliseconds(1) + 1, 0, 60'000));
+      zmq_pollitem_t items[3] = {
+          {nullptr, wake_fd_, ZMQ_POLLIN, 0},
+          {nullptr, inotify_fd_, ZMQ_POLLIN, 0},
+          {socket_, 0, static_cast<short>(ZMQ_POLLIN | (blocked_ ? ZMQ_POLLOUT : 0)), 0}};
       zmq_poll(items, socket_ != nullptr ? 3 : 2, timeout);
       if (items[0].revents != 0) {
         std::uint64_t count;
@@ -235,12 +242,14 @@ class LogShipper::Impl {
       if (t.watch >= 0) continue;
       if (t.watch_at <= now) {
         watch(task, t);
-        for (const Stream stream : {Stream::kStdout, Stream::kStderr}) streams_[{task, stream}].dirty = true;
+        for (const Stream stream : {Stream::kStdout, Stream::kStderr})
+          streams_[{task, stream}].dirty = true;
       }
       if (t.watch < 0) consider(next, t.watch_at);
     }
     for (auto& [id, s] : streams_) {
-      wanting = wanting || s.state == State::kUnknown || s.state == State::kAsked || s.state == State::kFinishing || !s.sent.empty();
+      wanting = wanting || s.state == State::kUnknown || s.state == State::kAsked ||
+                s.state == State::kFinishing || !s.sent.empty();
       const bool waits = s.state == State::kAsked || s.state == State::kFinishing;
       if (!waits && s.sent.empty()) continue;
       const TimePoint late = (waits ? s.asked_at : s.sent.front().at) + options_.answer_timeout;
@@ -292,9 +301,12 @@ class LogShipper::Impl {
     return h;
   }
 
-  void ask(const StreamId& id, StreamState& s, TimePoint now) { question(id, s, wire::LogKind::kAsk, State::kAsked, now); }
+  void ask(const StreamId& id, StreamState& s, TimePoint now) {
+    question(id, s, wire::LogKind::kAsk, State::kAsked, now);
+  }
 
-  void question(const StreamId& id, StreamState& s, wire::LogKind kind, State state, TimePoint now) {
+  void question(const StreamId& id, StreamState& s, wire::LogKind kind, State state,
+                TimePoint now) {
     const wire::LogHeader h = header_of(id, kind);
     const std::string bytes = wire::encode(h);
     if (zmq_send(socket_, bytes.data(), bytes.size(), ZMQ_DONTWAIT) < 0) {
@@ -307,13 +319,15 @@ class LogShipper::Impl {
   }
 
   /// True when a chunk went out.
-  bool send_chunk(const StreamId& id, StreamState& s, TimePoint now, std::optional<TimePoint>& next) {
+  bool send_chunk(const StreamId& id, StreamState& s, TimePoint now,
+                  std::optional<TimePoint>& next) {
     if (in_flight_ >= options_.in_flight_bytes) return false;
     if (send_at_ > now) {
       consider(next, send_at_);
       return false;
     }
-    const auto read = shim::read_log(s.dir, std::string(to_string(id.stream)), s.next, options_.chunk_bytes);
+    const auto read =
+        shim::read_log(s.dir, std::string(to_string(id.stream)), s.next, options_.chunk_bytes);
     if (!read && read.error().code != Errc::kNotFound) {
       s.dirty = false;
       reset(s, now + kErrorPause);
@@ -333,12 +347,14 @@ class LogShipper::Impl {
       blocked_ = true;
       return false;
     }
-    zmq_send(socket_, read->bytes.data(), read->bytes.size(), ZMQ_DONTWAIT);  // the rest of a started message is taken
+    zmq_send(socket_, read->bytes.data(), read->bytes.size(),
+             ZMQ_DONTWAIT);  // the rest of a started message is taken
     s.next = read->offset + read->bytes.size();
     s.sent.push_back({h.request, s.next, read->bytes.size(), now});
     in_flight_ += read->bytes.size();
     if (options_.bytes_per_second_max > 0) {
-      send_at_ = now + std::chrono::nanoseconds(read->bytes.size() * 1'000'000'000ull / options_.bytes_per_second_max);
+      send_at_ = now + std::chrono::nanoseconds(read->bytes.size() * 1'000'000'000ull /
+                                                options_.bytes_per_second_max);
     }
     return true;
   }
@@ -351,7 +367,8 @@ class LogShipper::Impl {
       zmq_msg_close(&message);
       return false;
     }
-    const auto h = wire::decode_log_header({static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message)});
+    const auto h = wire::decode_log_header(
+        {static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message)});
     zmq_msg_close(&message);
     if (!h) return true;
     last_heard_ = clock_.now();
@@ -386,7 +403,8 @@ class LogShipper::Impl {
           s.state = State::kFinished;
         }
         return true;
-      default: return true;
+      default:
+        return true;
     }
   }
 
@@ -404,7 +422,9 @@ class LogShipper::Impl {
         }
         const auto task = watches_.find(event->wd);
         if (task == watches_.end()) continue;
-        const Stream stream = event->len > 0 && std::strncmp(event->name, "stderr", 6) == 0 ? Stream::kStderr : Stream::kStdout;
+        const Stream stream = event->len > 0 && std::strncmp(event->name, "stderr", 6) == 0
+                                  ? Stream::kStderr
+                                  : Stream::kStdout;
         const auto s = streams_.find({task->second, stream});
         if (s != streams_.end()) s->second.dirty = true;
       }
@@ -468,7 +488,9 @@ void LogShipper::add(const TaskId& task, const std::string& logs_dir) {
   impl_->post([this, task, logs_dir] { impl_->add(task, logs_dir); });
 }
 void LogShipper::finish(const TaskId& task, Duration give_up, std::function<void(bool)> done) {
-  impl_->post([this, task, give_up, done = std::move(done)]() mutable { impl_->finish(task, give_up, std::move(done)); });
+  impl_->post([this, task, give_up, done = std::move(done)]() mutable {
+    impl_->finish(task, give_up, std::move(done));
+  });
 }
 void LogShipper::remove(const TaskId& task) {
   impl_->post([this, task] { impl_->remove(task); });

@@ -23,7 +23,7 @@ struct ShipperOptions {
   CurveKeys keys;  ///< the agent's own
   std::size_t chunk_bytes = 256u << 10;
   std::size_t in_flight_bytes = 2u << 20;
-  std::uint64_t bytes_per_second_max = 0;  ///< 0 = not limited
+  std::uint64_t bytes_per_second_max = 0;             ///< 0 = not limited
   Duration answer_timeout = std::chrono::seconds(2);  ///< then the stream's end is asked again
 };
 

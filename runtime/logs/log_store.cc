@@ -29,7 +29,8 @@ std::string escape(const std::string& role) {
   std::string out;
   for (const char c : role) {
     const auto u = static_cast<unsigned char>(c);
-    const bool plain = (u >= '0' && u <= '9') || (u >= 'A' && u <= 'Z') || (u >= 'a' && u <= 'z') || u == '_' || u == '-';
+    const bool plain = (u >= '0' && u <= '9') || (u >= 'A' && u <= 'Z') || (u >= 'a' && u <= 'z') ||
+                       u == '_' || u == '-';
     if (plain) {
       out.push_back(c);
     } else {
@@ -45,7 +46,8 @@ std::string unescape(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '%' && i + 2 < text.size()) {
-      out.push_back(static_cast<char>(std::strtol(std::string(text.substr(i + 1, 2)).c_str(), nullptr, 16)));
+      out.push_back(
+          static_cast<char>(std::strtol(std::string(text.substr(i + 1, 2)).c_str(), nullptr, 16)));
       i += 2;
     } else {
       out.push_back(text[i]);
@@ -55,8 +57,8 @@ std::string unescape(std::string_view text) {
 }
 
 std::string name_of(const StreamId& id) {
-  return std::to_string(id.task.generation.value) + "." + escape(id.task.role) + "." + std::to_string(id.task.rank) +
-         (id.stream == Stream::kStdout ? ".out" : ".err");
+  return std::to_string(id.task.generation.value) + "." + escape(id.task.role) + "." +
+         std::to_string(id.task.rank) + (id.stream == Stream::kStdout ? ".out" : ".err");
 }
 
 std::optional<std::uint64_t> number(std::string_view text) {
@@ -82,7 +84,8 @@ std::optional<StreamId> parse_name(JobId job, std::string_view name) {
   const auto generation = number(parts[0]), rank = number(parts[2]);
   if (!generation || !rank || (parts[4] != "done" && !number(parts[4]))) return std::nullopt;
   StreamId id;
-  id.task = {job, unescape(parts[1]), static_cast<std::uint32_t>(*rank), Generation{static_cast<std::uint32_t>(*generation)}};
+  id.task = {job, unescape(parts[1]), static_cast<std::uint32_t>(*rank),
+             Generation{static_cast<std::uint32_t>(*generation)}};
   id.stream = parts[3] == "out" ? Stream::kStdout : Stream::kStderr;
   return id;
 }
@@ -100,15 +103,18 @@ void for_each_file(const std::string& dir, Visit&& visit) {
 std::uint64_t bytes_in(const std::string& dir) {
   std::uint64_t sum = 0;
   for_each_file(dir, [&](const std::string& name, int fd) {
-    struct stat st{};
-    if (::fstatat(fd, name.c_str(), &st, 0) == 0 && S_ISREG(st.st_mode)) sum += static_cast<std::uint64_t>(st.st_size);
+    struct stat st {};
+    if (::fstatat(fd, name.c_str(), &st, 0) == 0 && S_ISREG(st.st_mode))
+      sum += static_cast<std::uint64_t>(st.st_size);
   });
   return sum;
 }
 
 }  // namespace
 
-std::string_view to_string(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
+std::string_view to_string(Stream stream) {
+  return stream == Stream::kStdout ? "stdout" : "stderr";
+}
 
 class LogStore::Impl {
  public:
@@ -130,7 +136,8 @@ class LogStore::Impl {
     if (janitor_.joinable()) janitor_.join();
   }
 
-  Result<std::uint64_t> append(const StreamId& id, std::uint64_t offset, std::string_view bytes, bool gap) {
+  Result<std::uint64_t> append(const StreamId& id, std::uint64_t offset, std::string_view bytes,
+                               bool gap) {
     StreamInfo told;
     std::uint64_t end;
     {
@@ -175,25 +182,29 @@ class LogStore::Impl {
   Result<StreamInfo> info(const StreamId& id) {
     const std::lock_guard lock(mutex_);
     DLRUN_ASSIGN(const State* state, load(id));
-    if (state->starts.empty() && !state->finished) return fail(Errc::kNotFound, to_string(id.task) + ": no output yet");
+    if (state->starts.empty() && !state->finished)
+      return fail(Errc::kNotFound, to_string(id.task) + ": no output yet");
     return info_of(id, *state);
   }
 
   Result<Chunk> read(const StreamId& id, std::uint64_t offset, std::size_t bytes_max) {
     bytes_max = std::min(bytes_max, kReadBytesMax);
-    for (int attempt = 0; attempt < 3; ++attempt) {  // a segment may go between the look and the open
+    for (int attempt = 0; attempt < 3;
+         ++attempt) {  // a segment may go between the look and the open
       Chunk chunk;
       std::uint64_t start = 0;
       {
         const std::lock_guard lock(mutex_);
         DLRUN_ASSIGN(const State* state, load(id));
-        if (state->starts.empty() && !state->finished) return fail(Errc::kNotFound, to_string(id.task) + ": no output yet");
+        if (state->starts.empty() && !state->finished)
+          return fail(Errc::kNotFound, to_string(id.task) + ": no output yet");
         chunk.oldest = state->oldest();
         chunk.end = state->end;
         chunk.finished = state->finished;
         chunk.offset = std::clamp(offset, chunk.oldest, chunk.end);
         // The segment that holds chunk.offset, or the next one when it falls into a gap.
-        const auto after = std::upper_bound(state->starts.begin(), state->starts.end(), chunk.offset);
+        const auto after =
+            std::upper_bound(state->starts.begin(), state->starts.end(), chunk.offset);
         start = after == state->starts.begin() ? 0 : *(after - 1);
         if (chunk.offset < chunk.end) {
           const auto next = after == state->starts.end() ? chunk.end : *after;
@@ -214,7 +225,8 @@ class LogStore::Impl {
       }
       if (fd < 0) return fail_errno("open " + path);
       chunk.bytes.resize(std::min<std::uint64_t>(bytes_max, next_start - chunk.offset));
-      const ssize_t n = ::pread(fd, chunk.bytes.data(), chunk.bytes.size(), static_cast<off_t>(chunk.offset - start));
+      const ssize_t n = ::pread(fd, chunk.bytes.data(), chunk.bytes.size(),
+                                static_cast<off_t>(chunk.offset - start));
       const int e = errno;
       ::close(fd);
       if (n < 0) return fail_errno("read " + path, e);
@@ -228,7 +240,8 @@ class LogStore::Impl {
       chunk.finished = chunk.finished && chunk.next == chunk.end;
       return chunk;
     }
-    return fail(Errc::kUnavailable, to_string(id.task) + ": the log is dropped faster than it is read");
+    return fail(Errc::kUnavailable,
+                to_string(id.task) + ": the log is dropped faster than it is read");
   }
 
   Result<std::vector<StreamInfo>> list(JobId job) {
@@ -236,8 +249,11 @@ class LogStore::Impl {
     for_each_file(job_dir(job), [&](const std::string& name, int) {
       if (auto id = parse_name(job, name)) ids.push_back(std::move(*id));
     });
-    const auto key = [](const StreamId& s) { return std::tie(s.task.generation, s.task.role, s.task.rank, s.stream); };
-    std::sort(ids.begin(), ids.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    const auto key = [](const StreamId& s) {
+      return std::tie(s.task.generation, s.task.role, s.task.rank, s.stream);
+    };
+    std::sort(ids.begin(), ids.end(),
+              [&](const auto& a, const auto& b) { return key(a) < key(b); });
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     std::vector<StreamInfo> infos;
     for (const StreamId& id : ids) {
@@ -251,7 +267,7 @@ class LogStore::Impl {
     const std::string dir = job_dir(job);
     std::uint64_t freed = 0;
     for_each_file(dir, [&](const std::string& name, int fd) {
-      struct stat st{};
+      struct stat st {};
       if (::fstatat(fd, name.c_str(), &st, 0) == 0) freed += static_cast<std::uint64_t>(st.st_size);
       ::unlinkat(fd, name.c_str(), 0);
     });
@@ -285,7 +301,7 @@ class LogStore::Impl {
   struct State {
     std::vector<std::uint64_t> starts;  ///< of the segments here
     std::uint64_t end = 0;
-    std::uint64_t last_size = 0;        ///< of the last segment
+    std::uint64_t last_size = 0;  ///< of the last segment
     bool finished = false;
     std::list<StreamId>::iterator used;
     std::uint64_t oldest() const { return starts.empty() ? end : starts.front(); }
@@ -299,7 +315,8 @@ class LogStore::Impl {
   }
 
   Status make_job_dir(JobId job) const {
-    if (::mkdir(job_dir(job).c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("create " + job_dir(job));
+    if (::mkdir(job_dir(job).c_str(), 0700) != 0 && errno != EEXIST)
+      return fail_errno("create " + job_dir(job));
     return {};
   }
 
@@ -312,7 +329,8 @@ class LogStore::Impl {
     }
     State state;
     auto segments = shim::list_segments(job_dir(id.task.job), name_of(id));
-    if (!segments && segments.error().code != Errc::kNotFound) return tl::unexpected(segments.error());
+    if (!segments && segments.error().code != Errc::kNotFound)
+      return tl::unexpected(segments.error());
     if (segments) {
       for (const auto& s : *segments) {
         state.starts.push_back(s.start);
@@ -355,7 +373,8 @@ class LogStore::Impl {
   Status write(const StreamId& id, State& state, std::uint64_t offset, std::string_view bytes) {
     DLRUN_TRY(make_job_dir(id.task.job));
     std::uint64_t& job_bytes = bytes_of_job(id.task.job);
-    const bool fresh = state.starts.empty() || offset != state.end || state.last_size >= limits_.segment_bytes;
+    const bool fresh =
+        state.starts.empty() || offset != state.end || state.last_size >= limits_.segment_bytes;
     const std::uint64_t start = fresh ? offset : state.starts.back();
     const std::string path = shim::segment_path(job_dir(id.task.job), name_of(id), start);
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -409,7 +428,7 @@ class LogStore::Impl {
     for_each_file(job_dir(job), [&](const std::string& name, int fd) {
       const auto id = parse_name(job, name);
       const std::size_t dot = name.rfind('.');
-      struct stat st{};
+      struct stat st {};
       if (!id || name.substr(dot + 1) == "done" || ::fstatat(fd, name.c_str(), &st, 0) != 0) return;
       auto& s = streams[name.substr(0, dot)];
       s.list.emplace_back(*number(name.substr(dot + 1)), static_cast<std::uint64_t>(st.st_size));
@@ -420,7 +439,9 @@ class LogStore::Impl {
     while (job_bytes > limits_.job_bytes) {
       auto largest = streams.end();
       for (auto it = streams.begin(); it != streams.end(); ++it) {
-        if (it->second.list.size() > 1 && (largest == streams.end() || it->second.bytes > largest->second.bytes)) largest = it;
+        if (it->second.list.size() > 1 &&
+            (largest == streams.end() || it->second.bytes > largest->second.bytes))
+          largest = it;
       }
       if (largest == streams.end()) return;
       const auto [start, size] = largest->second.list.back();
@@ -452,7 +473,8 @@ class LogStore::Impl {
         if (total_bytes_ <= target) break;
         empty_job(job);
       }
-      if (total_bytes_ > limits_.total_bytes) changed_.wait_for(lock, std::chrono::seconds(1), [&] { return quit_; });
+      if (total_bytes_ > limits_.total_bytes)
+        changed_.wait_for(lock, std::chrono::seconds(1), [&] { return quit_; });
     }
   }
 
@@ -466,19 +488,22 @@ class LogStore::Impl {
     std::uint64_t sum = 0;
     for_each_file(dir_, [&](const std::string& name, int fd) {
       const auto job = name[0] == 'j' ? number(std::string_view(name).substr(1)) : std::nullopt;
-      struct stat st{};
+      struct stat st {};
       if (!job || ::fstatat(fd, name.c_str(), &st, 0) != 0) return;
       sum += bytes_in(dir_ + "/" + name);
-      if (jobs != nullptr) jobs->emplace_back(std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec, JobId{*job});
+      if (jobs != nullptr)
+        jobs->emplace_back(std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec,
+                           JobId{*job});
     });
     const std::lock_guard lock(mutex_);
-    total_bytes_ = std::max(sum, total_bytes_ - std::min(total_bytes_, before));  // appends went on meanwhile
+    total_bytes_ =
+        std::max(sum, total_bytes_ - std::min(total_bytes_, before));  // appends went on meanwhile
   }
 
   /// Its segments go; that its streams are finished, and where they ended, stays.
   void empty_job(JobId job) {
     for_each_file(job_dir(job), [&](const std::string& name, int fd) {
-      struct stat st{};
+      struct stat st {};
       if (name.size() > 5 && name.substr(name.size() - 5) == ".done") return;
       if (::fstatat(fd, name.c_str(), &st, 0) != 0 || ::unlinkat(fd, name.c_str(), 0) != 0) return;
       total_bytes_ -= std::min(total_bytes_, static_cast<std::uint64_t>(st.st_size));
@@ -531,7 +556,8 @@ Result<std::unique_ptr<LogStore>> LogStore::open(std::string dir, StoreLimits li
   return std::unique_ptr<LogStore>(new LogStore(std::move(impl)));
 }
 
-Result<std::uint64_t> LogStore::append(const StreamId& id, std::uint64_t offset, std::string_view bytes, bool gap) {
+Result<std::uint64_t> LogStore::append(const StreamId& id, std::uint64_t offset,
+                                       std::string_view bytes, bool gap) {
   return impl_->append(id, offset, bytes, gap);
 }
 Status LogStore::finish(const StreamId& id) { return impl_->finish(id); }

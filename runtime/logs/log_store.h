@@ -38,12 +38,13 @@ struct StreamInfo {
 };
 
 struct Chunk {
-  std::uint64_t offset = 0;  ///< of bytes[0]; above the asked one when the asked bytes were dropped or lost
-  std::string bytes;         ///< empty = nothing there yet, or (finished) the end
-  std::uint64_t next = 0;    ///< ask this next
+  std::uint64_t offset =
+      0;  ///< of bytes[0]; above the asked one when the asked bytes were dropped or lost
+  std::string bytes;       ///< empty = nothing there yet, or (finished) the end
+  std::uint64_t next = 0;  ///< ask this next
   std::uint64_t oldest = 0;
   std::uint64_t end = 0;
-  bool finished = false;     ///< no more will come and `next` == `end`
+  bool finished = false;  ///< no more will come and `next` == `end`
 };
 
 struct StoreLimits {
@@ -59,7 +60,8 @@ class LogStore {
 
   /// Idempotent: bytes below the end are ignored. A hole (offset > end) is taken only with `gap`, else nothing is written.
   /// Returns the end: what the sender sends next.
-  Result<std::uint64_t> append(const StreamId& id, std::uint64_t offset, std::string_view bytes, bool gap = false);
+  Result<std::uint64_t> append(const StreamId& id, std::uint64_t offset, std::string_view bytes,
+                               bool gap = false);
   /// No more bytes will come. Idempotent.
   Status finish(const StreamId& id);
   /// The end of what is here; 0 for an unknown stream.

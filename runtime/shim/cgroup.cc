@@ -70,7 +70,8 @@ std::vector<std::string> children(const std::string& group) {
   DIR* d = ::opendir(group.c_str());
   if (d == nullptr) return names;
   while (const dirent* entry = ::readdir(d)) {
-    if (entry->d_type == DT_DIR && entry->d_name[0] != '.') names.push_back(group + "/" + entry->d_name);
+    if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+      names.push_back(group + "/" + entry->d_name);
   }
   ::closedir(d);
   return names;
@@ -86,7 +87,8 @@ CgroupHome parse_cgroup_home(const std::string& mountinfo, const std::string& se
       const std::size_t b = a == std::string_view::npos ? a : line.find(':', a + 1);
       if (b == std::string_view::npos) continue;
       const auto names = line.substr(a + 1, b - a - 1);
-      if (controller.empty() ? names.empty() : has_word(names, controller, ',')) return std::string(line.substr(b + 1));
+      if (controller.empty() ? names.empty() : has_word(names, controller, ','))
+        return std::string(line.substr(b + 1));
     }
     return {};
   };
@@ -129,7 +131,8 @@ std::vector<std::string> TaskCgroups::all() const {
   return groups;
 }
 
-TaskCgroups make_task_cgroups(const CgroupHome& home, const std::string& name, std::uint64_t memory_bytes) {
+TaskCgroups make_task_cgroups(const CgroupHome& home, const std::string& name,
+                              std::uint64_t memory_bytes) {
   const auto make = [&](const std::string& parent) -> std::string {
     if (parent.empty()) return {};
     std::string path = parent + "/" + name;
@@ -147,7 +150,8 @@ TaskCgroups make_task_cgroups(const CgroupHome& home, const std::string& name, s
   if (memory_bytes == 0) return groups;
   const std::string limit = std::to_string(memory_bytes);
   if (!groups.v2.empty()) {
-    if (!exists(groups.v2 + "/memory.max")) write_text(home.v2 + "/cgroup.subtree_control", "+memory");
+    if (!exists(groups.v2 + "/memory.max"))
+      write_text(home.v2 + "/cgroup.subtree_control", "+memory");
     if (write_text(groups.v2 + "/memory.max", limit)) {
       write_text(groups.v2 + "/memory.swap.max", "0");
       groups.memory = groups.v2;
@@ -169,8 +173,9 @@ TaskCgroups make_task_cgroups(const CgroupHome& home, const std::string& name, s
 
 std::uint64_t cgroup_oom_kills(const TaskCgroups& groups) {
   if (groups.memory.empty()) return 0;
-  return groups.memory_is_v2 ? value_of(read_text(groups.memory + "/memory.events"), "oom_kill")
-                             : value_of(read_text(groups.memory + "/memory.oom_control"), "oom_kill");
+  return groups.memory_is_v2
+             ? value_of(read_text(groups.memory + "/memory.events"), "oom_kill")
+             : value_of(read_text(groups.memory + "/memory.oom_control"), "oom_kill");
 }
 
 std::uint64_t cgroup_peak_bytes(const TaskCgroups& groups) {

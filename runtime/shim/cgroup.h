@@ -28,14 +28,15 @@ CgroupHome parse_cgroup_home(const std::string& mountinfo, const std::string& se
 struct TaskCgroups {
   std::string isolation = "best effort";  ///< "cgroup v2", "cgroup v1"
   std::string v2;                         ///< clone the program into it
-  std::vector<std::string> join;          ///< v1: the program writes itself into cgroup.procs of these
-  std::string memory;                     ///< where the limit is; "" = no limit could be set
+  std::vector<std::string> join;  ///< v1: the program writes itself into cgroup.procs of these
+  std::string memory;             ///< where the limit is; "" = no limit could be set
   bool memory_is_v2 = false;
 
   std::vector<std::string> all() const;
 };
 /// Never fails: what cannot be made is left out.
-TaskCgroups make_task_cgroups(const CgroupHome& home, const std::string& name, std::uint64_t memory_bytes);
+TaskCgroups make_task_cgroups(const CgroupHome& home, const std::string& name,
+                              std::uint64_t memory_bytes);
 
 std::uint64_t cgroup_oom_kills(const TaskCgroups& groups);
 std::uint64_t cgroup_peak_bytes(const TaskCgroups& groups);  ///< 0 = not known

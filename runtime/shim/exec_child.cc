@@ -33,7 +33,8 @@ struct Plan {
   std::vector<int> join_fds;
 };
 
-std::vector<std::string> candidates_of(const std::string& program, const std::vector<std::string>& env) {
+std::vector<std::string> candidates_of(const std::string& program,
+                                       const std::vector<std::string>& env) {
   if (program.find('/') != std::string::npos) return {program};
   std::string path = "/usr/local/bin:/usr/bin:/bin";
   for (const auto& e : env) {
@@ -58,7 +59,8 @@ std::vector<std::string> candidates_of(const std::string& program, const std::ve
 }
 
 /// In the child: no allocation, no lock.
-[[noreturn]] void run_child(const ChildSetup& setup, const Plan& plan, pid_t shim, Failure* failure) {
+[[noreturn]] void run_child(const ChildSetup& setup, const Plan& plan, pid_t shim,
+                            Failure* failure) {
   if (::setsid() < 0) die(failure, Stage::kSession);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != shim) ::_exit(127);
@@ -68,13 +70,15 @@ std::vector<std::string> candidates_of(const std::string& program, const std::ve
   for (int s = 1; s < 65; ++s) ::signal(s, SIG_DFL);
   ::umask(022);
   if (::chdir(setup.cwd.c_str()) != 0) die(failure, Stage::kCwd);
-  if (::dup2(setup.stdin_fd, 0) < 0 || ::dup2(setup.stdout_fd, 1) < 0 || ::dup2(setup.stderr_fd, 2) < 0) {
+  if (::dup2(setup.stdin_fd, 0) < 0 || ::dup2(setup.stdout_fd, 1) < 0 ||
+      ::dup2(setup.stderr_fd, 2) < 0) {
     die(failure, Stage::kStdio);
   }
-  if (setup.spec->no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die(failure, Stage::kPrivileges);
+  if (setup.spec->no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    die(failure, Stage::kPrivileges);
   for (std::size_t i = 0; i < setup.spec->rlimits.size(); ++i) {
     const Rlimit& r = setup.spec->rlimits[i];
-    const struct rlimit limit{r.soft, r.hard};
+    const struct rlimit limit { r.soft, r.hard };
     if (::setrlimit(static_cast<__rlimit_resource_t>(r.resource), &limit) != 0) {
       die(failure, Stage::kRlimit, static_cast<int>(i));
     }
@@ -118,38 +122,56 @@ std::string quoted(const std::string& s) { return "'" + s + "'"; }
 tl::unexpected<Error> explain(const ChildSetup& setup, const Plan& plan, const Failure& failure) {
   const std::string& program = setup.spec->argv[0];
   switch (failure.stage) {
-    case Stage::kCwd: return fail_errno("working directory " + quoted(setup.cwd), failure.error);
-    case Stage::kCgroup: return fail_errno("joining cgroup " + setup.join[static_cast<std::size_t>(failure.index)], failure.error);
-    case Stage::kRlimit:
-      return fail_errno("setting rlimit " + std::to_string(setup.spec->rlimits[static_cast<std::size_t>(failure.index)].resource),
+    case Stage::kCwd:
+      return fail_errno("working directory " + quoted(setup.cwd), failure.error);
+    case Stage::kCgroup:
+      return fail_errno("joining cgroup " + setup.join[static_cast<std::size_t>(failure.index)],
                         failure.error);
-    case Stage::kStdio: return fail_errno("standard streams", failure.error);
-    case Stage::kPrivileges: return fail_errno("no_new_privs", failure.error);
-    case Stage::kExec: break;
-    default: return fail_errno("starting " + quoted(program), failure.error);
+    case Stage::kRlimit:
+      return fail_errno(
+          "setting rlimit " +
+              std::to_string(setup.spec->rlimits[static_cast<std::size_t>(failure.index)].resource),
+          failure.error);
+    case Stage::kStdio:
+      return fail_errno("standard streams", failure.error);
+    case Stage::kPrivileges:
+      return fail_errno("no_new_privs", failure.error);
+    case Stage::kExec:
+      break;
+    default:
+      return fail_errno("starting " + quoted(program), failure.error);
   }
   if (failure.index >= 1000000) {
-    return fail(Errc::kNotFound, "cannot run " + quoted(plan.candidates[static_cast<std::size_t>(failure.index - 1000000)]) +
-                                     ": the interpreter in its first line (or its loader) does not exist");
+    return fail(Errc::kNotFound,
+                "cannot run " +
+                    quoted(plan.candidates[static_cast<std::size_t>(failure.index - 1000000)]) +
+                    ": the interpreter in its first line (or its loader) does not exist");
   }
   const std::string& path = plan.candidates[static_cast<std::size_t>(failure.index)];
   switch (failure.error) {
     case ENOENT:
     case ENOTDIR:
       return program.find('/') == std::string::npos
-                 ? fail(Errc::kNotFound, "unknown program " + quoted(program) + ": not found in PATH")
+                 ? fail(Errc::kNotFound,
+                        "unknown program " + quoted(program) + ": not found in PATH")
                  : fail(Errc::kNotFound, "unknown program " + quoted(program) + ": no such file");
     case EACCES: {
-      struct stat st{};
+      struct stat st {};
       if (::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) {
         return fail(Errc::kPermissionDenied, "cannot run " + quoted(path) + ": it is a directory");
       }
-      return fail(Errc::kPermissionDenied, "cannot run " + quoted(path) + ": not executable (permission denied)");
+      return fail(Errc::kPermissionDenied,
+                  "cannot run " + quoted(path) + ": not executable (permission denied)");
     }
     case ENOEXEC:
-      return fail(Errc::kInvalidArgument, "cannot run " + quoted(path) + ": neither a program of this machine nor a script that starts with #!");
-    case E2BIG: return fail(Errc::kInvalidArgument, "cannot run " + quoted(path) + ": arguments and environment are too long");
-    default: return fail_errno("cannot run " + quoted(path), failure.error);
+      return fail(Errc::kInvalidArgument,
+                  "cannot run " + quoted(path) +
+                      ": neither a program of this machine nor a script that starts with #!");
+    case E2BIG:
+      return fail(Errc::kInvalidArgument,
+                  "cannot run " + quoted(path) + ": arguments and environment are too long");
+    default:
+      return fail_errno("cannot run " + quoted(path), failure.error);
   }
 }
 
@@ -166,7 +188,8 @@ Result<pid_t> start_child(const ChildSetup& setup) {
   plan.envp.push_back(nullptr);
   plan.candidates = candidates_of(spec.argv[0], setup.env);
 
-  void* page = ::mmap(nullptr, sizeof(Failure), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* page =
+      ::mmap(nullptr, sizeof(Failure), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return fail_errno("mmap");
   auto* failure = new (page) Failure();
   Status opened;
@@ -175,8 +198,9 @@ Result<pid_t> start_child(const ChildSetup& setup) {
     if (fd < 0) opened = fail_errno("open " + group + "/cgroup.procs");
     plan.join_fds.push_back(fd);
   }
-  const int cgroup_fd =
-      setup.cgroup_v2.empty() ? -1 : ::open(setup.cgroup_v2.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int cgroup_fd = setup.cgroup_v2.empty()
+                            ? -1
+                            : ::open(setup.cgroup_v2.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (!setup.cgroup_v2.empty() && cgroup_fd < 0) opened = fail_errno("open " + setup.cgroup_v2);
 
   Result<pid_t> result = 0;
@@ -184,11 +208,13 @@ Result<pid_t> start_child(const ChildSetup& setup) {
     result = tl::unexpected(opened.error());
   } else {
     const pid_t shim = ::getpid();
-    const pid_t pid = clone_child(cgroup_fd);  // CLONE_VFORK: returns when the child has run exec or died
+    const pid_t pid =
+        clone_child(cgroup_fd);  // CLONE_VFORK: returns when the child has run exec or died
     if (pid == 0) run_child(setup, plan, shim, failure);
     if (pid < 0) {
       const bool refused = cgroup_fd >= 0 && errno != EAGAIN && errno != ENOMEM;
-      result = refused ? fail(Errc::kUnsupported, std::string("clone into a cgroup: ") + std::strerror(errno))
+      result = refused ? fail(Errc::kUnsupported,
+                              std::string("clone into a cgroup: ") + std::strerror(errno))
                        : fail_errno("clone");
     } else if (failure->stage != Stage::kNone) {
       ::waitpid(pid, nullptr, 0);

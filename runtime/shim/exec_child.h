@@ -14,9 +14,9 @@ namespace dlrun::shim {
 struct ChildSetup {
   const Spec* spec = nullptr;
   std::string cwd;
-  std::vector<std::string> env;       ///< complete
-  std::string cgroup_v2;              ///< "" = none
-  std::vector<std::string> join;      ///< v1 groups
+  std::vector<std::string> env;   ///< complete
+  std::string cgroup_v2;          ///< "" = none
+  std::vector<std::string> join;  ///< v1 groups
   int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1;
 };
 

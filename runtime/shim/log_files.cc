@@ -46,25 +46,28 @@ Result<std::vector<LogSegment>> list_segments(const std::string& dir, const std:
   while (const dirent* entry = ::readdir(d)) {
     std::uint64_t start = 0;
     if (!parse_segment(entry->d_name, stream, start)) continue;
-    struct stat st{};
+    struct stat st {};
     if (::fstatat(::dirfd(d), entry->d_name, &st, 0) != 0) continue;  // dropped meanwhile
     segments.push_back({start, static_cast<std::uint64_t>(st.st_size)});
   }
   ::closedir(d);
-  std::sort(segments.begin(), segments.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+  std::sort(segments.begin(), segments.end(),
+            [](const auto& a, const auto& b) { return a.start < b.start; });
   return segments;
 }
 
 Result<LogBytes> read_log(const std::string& dir, const std::string& stream, std::uint64_t offset,
                           std::size_t bytes_max) {
-  for (int attempt = 0; attempt < 3; ++attempt) {  // a segment may be dropped between the listing and the open
+  for (int attempt = 0; attempt < 3;
+       ++attempt) {  // a segment may be dropped between the listing and the open
     DLRUN_ASSIGN(const auto segments, list_segments(dir, stream));
     LogBytes result;
     result.offset = offset;
     if (segments.empty()) return result;
     result.end = segments.back().start + segments.back().size;
-    const auto segment = std::find_if(segments.begin(), segments.end(),
-                                      [&](const LogSegment& s) { return s.start + s.size > offset; });
+    const auto segment = std::find_if(segments.begin(), segments.end(), [&](const LogSegment& s) {
+      return s.start + s.size > offset;
+    });
     if (segment == segments.end()) {
       result.offset = std::max(offset, result.end);
       return result;
@@ -74,7 +77,8 @@ Result<LogBytes> read_log(const std::string& dir, const std::string& stream, std
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) continue;
     if (fd < 0) return fail_errno("open " + path);
-    result.bytes.resize(std::min<std::uint64_t>(bytes_max, segment->start + segment->size - result.offset));
+    result.bytes.resize(
+        std::min<std::uint64_t>(bytes_max, segment->start + segment->size - result.offset));
     const ssize_t n = ::pread(fd, result.bytes.data(), result.bytes.size(),
                               static_cast<off_t>(result.offset - segment->start));
     const int e = errno;
@@ -83,10 +87,12 @@ Result<LogBytes> read_log(const std::string& dir, const std::string& stream, std
     result.bytes.resize(static_cast<std::size_t>(n));
     return result;
   }
-  return fail(Errc::kUnavailable, dir + "/" + stream + ": segments are dropped faster than they are read");
+  return fail(Errc::kUnavailable,
+              dir + "/" + stream + ": segments are dropped faster than they are read");
 }
 
-LogWriter::LogWriter(std::string dir, std::string stream, std::uint64_t segment_bytes, std::uint64_t retained_bytes)
+LogWriter::LogWriter(std::string dir, std::string stream, std::uint64_t segment_bytes,
+                     std::uint64_t retained_bytes)
     : dir_(std::move(dir)),
       stream_(std::move(stream)),
       segment_bytes_(std::max<std::uint64_t>(segment_bytes, 4096)),
@@ -106,7 +112,8 @@ Status LogWriter::open() {
 
 bool LogWriter::start_segment() {
   if (fd_ >= 0) ::close(fd_);
-  fd_ = ::open(segment_path(dir_, stream_, end_).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = ::open(segment_path(dir_, stream_, end_).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+               0644);
   if (fd_ < 0) return false;
   segment_end_ = end_;
   if (starts_.empty() || starts_.back() != end_) starts_.push_back(end_);

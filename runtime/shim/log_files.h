@@ -15,7 +15,8 @@ namespace dlrun::shim {
 
 class LogWriter {
  public:
-  LogWriter(std::string dir, std::string stream, std::uint64_t segment_bytes, std::uint64_t retained_bytes);
+  LogWriter(std::string dir, std::string stream, std::uint64_t segment_bytes,
+            std::uint64_t retained_bytes);
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
@@ -53,6 +54,7 @@ struct LogBytes {
   std::uint64_t end = 0;     ///< of the whole stream, now
 };
 /// Up to `bytes_max` bytes from `offset` on, out of one segment.
-Result<LogBytes> read_log(const std::string& dir, const std::string& stream, std::uint64_t offset, std::size_t bytes_max);
+Result<LogBytes> read_log(const std::string& dir, const std::string& stream, std::uint64_t offset,
+                          std::size_t bytes_max);
 
 }  // namespace dlrun::shim

@@ -76,24 +76,31 @@ int connect_to(const std::string& dir) {
   const std::string path = "/proc/self/fd/" + std::to_string(dir_fd) + "/shim.sock";
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd >= 0 && ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) close_fd(fd);
+  if (fd >= 0 && ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    close_fd(fd);
   ::close(dir_fd);
   return fd;
 }
 
 Status check(const std::string& dir, const Spec& spec) {
   const auto has_nul = [](const std::string& s) { return s.find('\0') != std::string::npos; };
-  if (dir.empty() || dir[0] != '/') return fail(Errc::kInvalidArgument, "task directory '" + dir + "' is not absolute");
+  if (dir.empty() || dir[0] != '/')
+    return fail(Errc::kInvalidArgument, "task directory '" + dir + "' is not absolute");
   if (spec.argv.empty()) return fail(Errc::kInvalidArgument, "argv is empty: nothing to run");
-  if (spec.argv[0].empty()) return fail(Errc::kInvalidArgument, "the program's name (argv[0]) is empty");
+  if (spec.argv[0].empty())
+    return fail(Errc::kInvalidArgument, "the program's name (argv[0]) is empty");
   if (has_nul(spec.cwd)) return fail(Errc::kInvalidArgument, "cwd holds a NUL byte");
   for (std::size_t i = 0; i < spec.argv.size(); ++i) {
-    if (has_nul(spec.argv[i])) return fail(Errc::kInvalidArgument, "argv[" + std::to_string(i) + "] holds a NUL byte");
+    if (has_nul(spec.argv[i]))
+      return fail(Errc::kInvalidArgument, "argv[" + std::to_string(i) + "] holds a NUL byte");
   }
   for (const auto& e : spec.env) {
     const std::size_t at = e.find('=');
-    if (at == std::string::npos || at == 0) return fail(Errc::kInvalidArgument, "environment entry '" + e + "' has no name");
-    if (has_nul(e)) return fail(Errc::kInvalidArgument, "environment variable " + e.substr(0, at) + " holds a NUL byte");
+    if (at == std::string::npos || at == 0)
+      return fail(Errc::kInvalidArgument, "environment entry '" + e + "' has no name");
+    if (has_nul(e))
+      return fail(Errc::kInvalidArgument,
+                  "environment variable " + e.substr(0, at) + " holds a NUL byte");
   }
   return {};
 }
@@ -132,16 +139,20 @@ class ShimClient::Impl {
 
   Status spawn(const std::string& dir, Spec spec) {
     DLRUN_TRY(check(dir, spec));
-    if (::access((dir + "/spec").c_str(), F_OK) == 0) return fail(Errc::kAlreadyExists, dir + ": a task was here before");
+    if (::access((dir + "/spec").c_str(), F_OK) == 0)
+      return fail(Errc::kAlreadyExists, dir + ": a task was here before");
     if (spec.mark == 0) {
-      if (::getrandom(&spec.mark, sizeof spec.mark, 0) != sizeof spec.mark) return fail_errno("getrandom");
+      if (::getrandom(&spec.mark, sizeof spec.mark, 0) != sizeof spec.mark)
+        return fail_errno("getrandom");
       spec.mark |= 1;
     }
-    return enqueue(dir, [this, dir, spec = std::move(spec)](std::uint64_t id) { do_spawn(id, dir, spec); });
+    return enqueue(
+        dir, [this, dir, spec = std::move(spec)](std::uint64_t id) { do_spawn(id, dir, spec); });
   }
 
   Status attach(const std::string& dir) {
-    if (::access((dir + "/spec").c_str(), F_OK) != 0) return fail(Errc::kNotFound, dir + ": no task here");
+    if (::access((dir + "/spec").c_str(), F_OK) != 0)
+      return fail(Errc::kNotFound, dir + ": no task here");
     return enqueue(dir, [this](std::uint64_t id) { do_attach(id); });
   }
 
@@ -163,10 +174,10 @@ class ShimClient::Impl {
     std::int64_t pid = 0;
     std::string isolation;
     int socket = -1, pidfd = -1;
-    pid_t child = 0;                      ///< the shim, when it is our child
-    std::optional<Command> pending;       ///< to be sent once connected
-    std::optional<TimePoint> retry_at;    ///< next connect
-    std::optional<TimePoint> escalate_at; ///< a shim that does not obey is killed
+    pid_t child = 0;                       ///< the shim, when it is our child
+    std::optional<Command> pending;        ///< to be sent once connected
+    std::optional<TimePoint> retry_at;     ///< next connect
+    std::optional<TimePoint> escalate_at;  ///< a shim that does not obey is killed
     std::optional<OrphanReaper> reaper;
     bool announced = false;
   };
@@ -224,9 +235,11 @@ class ShimClient::Impl {
       if (!due.empty()) {
         timeout = 0;
       } else if (next) {
-        timeout = static_cast<int>(std::clamp<std::int64_t>((*next - now) / milliseconds(1) + 1, 0, 60'000));
+        timeout = static_cast<int>(
+            std::clamp<std::int64_t>((*next - now) / milliseconds(1) + 1, 0, 60'000));
       }
-      const int n = ::epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), timeout);
+      const int n =
+          ::epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), timeout);
       for (int i = 0; i < n; ++i) {
         const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
         if (key == 0) {
@@ -260,7 +273,8 @@ class ShimClient::Impl {
       };
       lock = lift(::open((dir + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
       if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0) return fail_errno("lock of " + dir);
-      if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return fail_errno("socketpair");
+      if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return fail_errno("socketpair");
       pair[1] = lift(pair[1]);
       ::fcntl(pair[0], F_SETFL, O_NONBLOCK);
       return start_shim(dir, lock, pair[1], task.child);
@@ -288,7 +302,8 @@ class ShimClient::Impl {
     const std::string log = dir + "/shim.log";
     ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    ::posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    ::posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND,
+                                       0600);
     ::posix_spawn_file_actions_adddup2(&actions, lock, 3);
     ::posix_spawn_file_actions_adddup2(&actions, socket, 4);
     ::posix_spawn_file_actions_addclosefrom_np(&actions, 5);
@@ -297,7 +312,8 @@ class ShimClient::Impl {
     sigfillset(&all);
     ::posix_spawnattr_setsigmask(&attributes, &none);
     ::posix_spawnattr_setsigdefault(&attributes, &all);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    ::posix_spawnattr_setflags(&attributes,
+                               POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     const char* const argv[] = {"dlrun-shim", dir.c_str(), nullptr};
     const char* const envp[] = {nullptr};
     const int error = ::posix_spawn(&pid, options_.shim_program.c_str(), &actions, &attributes,
@@ -333,14 +349,17 @@ class ShimClient::Impl {
       task->pending = command;
     }
     if (command.kind == Command::Kind::kStatus) return;
-    const TimePoint at = clock_.now() + milliseconds(static_cast<std::int64_t>(std::min<std::uint64_t>(command.grace_ms, 86'400'000))) +
+    const TimePoint at = clock_.now() +
+                         milliseconds(static_cast<std::int64_t>(
+                             std::min<std::uint64_t>(command.grace_ms, 86'400'000))) +
                          kReapGiveUp + seconds(10);
     if (!task->escalate_at || at < *task->escalate_at) task->escalate_at = at;
   }
 
   static void send(Task& task, const Command& command) {
     const std::string bytes = encode(command);
-    if (::send(task.socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
+    if (::send(task.socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+        errno == EAGAIN) {
       task.pending = command;  // a full socket of a stopped shim: the escalation follows
     }
   }
@@ -352,7 +371,9 @@ class ShimClient::Impl {
       task->escalate_at.reset();
       const auto bytes = read_file(task->dir + "/tree", 1 << 20);
       const auto tree = bytes ? decode_tree(*bytes) : Result<Tree>(tl::unexpected(bytes.error()));
-      const pid_t shim = task->child != 0 ? task->child : tree ? static_cast<pid_t>(tree->shim_pid) : 0;
+      const pid_t shim = task->child != 0 ? task->child
+                         : tree           ? static_cast<pid_t>(tree->shim_pid)
+                                          : 0;
       if (shim > 1 && shim_alive(task->dir)) ::kill(shim, SIGKILL);
       if (task->socket < 0 && !task->retry_at) task->retry_at = now + kConnectPause;
     }
@@ -435,7 +456,8 @@ class ShimClient::Impl {
     }
     auto reaper = OrphanReaper::begin(task.dir, clock_.now(), kReapGiveUp);
     if (!reaper) {
-      if (reaper.error().code == Errc::kFailedPrecondition) {  // it is just dying, or somebody else reaps
+      if (reaper.error().code ==
+          Errc::kFailedPrecondition) {  // it is just dying, or somebody else reaps
         task.retry_at = clock_.now() + kConnectPause;
         return;
       }
@@ -505,7 +527,9 @@ Result<std::unique_ptr<ShimClient>> ShimClient::start(Options options) {
   return std::unique_ptr<ShimClient>(new ShimClient(std::move(impl)));
 }
 
-Status ShimClient::spawn(const std::string& task_dir, Spec spec) { return impl_->spawn(task_dir, std::move(spec)); }
+Status ShimClient::spawn(const std::string& task_dir, Spec spec) {
+  return impl_->spawn(task_dir, std::move(spec));
+}
 Status ShimClient::attach(const std::string& task_dir) { return impl_->attach(task_dir); }
 
 Status ShimClient::stop(const std::string& task_dir, Duration grace, cluster::Cause cause) {

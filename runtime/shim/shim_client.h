@@ -24,9 +24,9 @@ namespace dlrun::shim {
 struct ShimEvent {
   std::string task_dir;
   Phase phase = Phase::kStarting;
-  std::int64_t pid = 0;      ///< of the program; 0 before kRunning
-  std::string isolation;     ///< "cgroup v2", "cgroup v1", "best effort"
-  cluster::TaskEnd end;      ///< when kEnded
+  std::int64_t pid = 0;   ///< of the program; 0 before kRunning
+  std::string isolation;  ///< "cgroup v2", "cgroup v1", "best effort"
+  cluster::TaskEnd end;   ///< when kEnded
 };
 
 class ShimClient {

@@ -80,7 +80,9 @@ struct Field {
 /// Calls visit(field), which returns false for a malformed value; unknown tags are its business (it returns true).
 template <class Visit>
 Status read_fields(std::string_view bytes, Kind kind, const char* what, Visit&& visit) {
-  const auto corrupt = [&](const std::string& why) { return fail(Errc::kCorrupt, std::string(what) + ": " + why); };
+  const auto corrupt = [&](const std::string& why) {
+    return fail(Errc::kCorrupt, std::string(what) + ": " + why);
+  };
   if (bytes.size() < 8) return corrupt("cut off in its head");
   if (get_int(bytes.substr(0, 4)) != kMagic) return corrupt("not a file of the shim");
   const std::uint64_t got = get_int(bytes.substr(4, 4));
@@ -95,7 +97,9 @@ Status read_fields(std::string_view bytes, Kind kind, const char* what, Visit&& 
     if (size > bytes.size() - at - 8) return corrupt("field " + std::to_string(tag) + " cut off");
     const std::string_view value = bytes.substr(at + 8, size);
     if (tag == kEndTag) {
-      if (size != 4 || get_int(bytes.substr(at + 2, 2)) != 0 || get_int(value) != crc32(bytes.substr(0, at))) return corrupt("checksum differs");
+      if (size != 4 || get_int(bytes.substr(at + 2, 2)) != 0 ||
+          get_int(value) != crc32(bytes.substr(0, at)))
+        return corrupt("checksum differs");
       if (at + 8 + size != bytes.size()) return corrupt("bytes after its end");
       return {};
     }
@@ -156,25 +160,42 @@ Result<Spec> decode_spec(std::string_view bytes) {
   Spec s;
   DLRUN_TRY(read_fields(bytes, Kind::kSpec, "spec", [&](const Field& f) {
     switch (f.tag) {
-      case 1: s.argv.push_back(f.text()); return no_nul(f.value);
-      case 2: s.env.push_back(f.text()); return no_nul(f.value);
-      case 3: s.cwd = f.text(); return no_nul(f.value);
+      case 1:
+        s.argv.push_back(f.text());
+        return no_nul(f.value);
+      case 2:
+        s.env.push_back(f.text());
+        return no_nul(f.value);
+      case 3:
+        s.cwd = f.text();
+        return no_nul(f.value);
       case 4:
         if (f.value.size() != 24) return false;
-        s.rlimits.push_back({static_cast<std::uint32_t>(get_int(f.value.substr(0, 8))), get_int(f.value.substr(8, 8)),
-                             get_int(f.value.substr(16, 8))});
+        s.rlimits.push_back({static_cast<std::uint32_t>(get_int(f.value.substr(0, 8))),
+                             get_int(f.value.substr(8, 8)), get_int(f.value.substr(16, 8))});
         return true;
-      case 5: return set_number(s.memory_bytes, f);
-      case 6: return set_number(s.time_limit_ms, f);
-      case 7: return set_number(s.grace_ms, f);
-      case 8: return set_number(s.leftover_grace_ms, f);
-      case 9: return set_number(s.give_up_ms, f);
-      case 10: return set_number(s.log_segment_bytes, f);
-      case 11: return set_number(s.log_retained_bytes, f);
-      case 12: return set_number(s.mark, f);
-      case 13: return set_bool(s.no_new_privs, f);
-      case 14: return set_bool(s.use_cgroup, f);
-      default: return true;
+      case 5:
+        return set_number(s.memory_bytes, f);
+      case 6:
+        return set_number(s.time_limit_ms, f);
+      case 7:
+        return set_number(s.grace_ms, f);
+      case 8:
+        return set_number(s.leftover_grace_ms, f);
+      case 9:
+        return set_number(s.give_up_ms, f);
+      case 10:
+        return set_number(s.log_segment_bytes, f);
+      case 11:
+        return set_number(s.log_retained_bytes, f);
+      case 12:
+        return set_number(s.mark, f);
+      case 13:
+        return set_bool(s.no_new_privs, f);
+      case 14:
+        return set_bool(s.use_cgroup, f);
+      default:
+        return true;
     }
   }));
   return s;
@@ -195,13 +216,21 @@ Result<Exit> decode_exit(std::string_view bytes) {
   Exit e;
   DLRUN_TRY(read_fields(bytes, Kind::kExit, "exit", [&](const Field& f) {
     switch (f.tag) {
-      case 1: return set_enum(e.cause, f, EndCause::kCoordinator);
-      case 2: return set_int(e.code, f);
-      case 3: return set_int(e.signal, f);
-      case 4: return set_number(e.peak_bytes, f);
-      case 5: return set_number(e.limit_bytes, f);
-      case 6: e.detail = f.text(); return true;
-      default: return true;
+      case 1:
+        return set_enum(e.cause, f, EndCause::kCoordinator);
+      case 2:
+        return set_int(e.code, f);
+      case 3:
+        return set_int(e.signal, f);
+      case 4:
+        return set_number(e.peak_bytes, f);
+      case 5:
+        return set_number(e.limit_bytes, f);
+      case 6:
+        e.detail = f.text();
+        return true;
+      default:
+        return true;
     }
   }));
   return e;
@@ -221,12 +250,21 @@ Result<Tree> decode_tree(std::string_view bytes) {
   Tree t;
   DLRUN_TRY(read_fields(bytes, Kind::kTree, "tree", [&](const Field& f) {
     switch (f.tag) {
-      case 1: return set_number(t.mark, f);
-      case 2: t.cgroups.push_back(f.text()); return no_nul(f.value);
-      case 3: t.isolation = f.text(); return true;
-      case 4: t.boot_id = f.text(); return true;
-      case 5: return set_int(t.shim_pid, f);
-      default: return true;
+      case 1:
+        return set_number(t.mark, f);
+      case 2:
+        t.cgroups.push_back(f.text());
+        return no_nul(f.value);
+      case 3:
+        t.isolation = f.text();
+        return true;
+      case 4:
+        t.boot_id = f.text();
+        return true;
+      case 5:
+        return set_int(t.shim_pid, f);
+      default:
+        return true;
     }
   }));
   return t;
@@ -246,16 +284,22 @@ Result<Report> decode_report(std::string_view bytes) {
   Report r;
   DLRUN_TRY(read_fields(bytes, Kind::kReport, "report", [&](const Field& f) {
     switch (f.tag) {
-      case 1: return set_enum(r.phase, f, Phase::kEnded);
-      case 2: return set_int(r.pid, f);
-      case 3: return set_int(r.shim_pid, f);
-      case 4: r.isolation = f.text(); return true;
+      case 1:
+        return set_enum(r.phase, f, Phase::kEnded);
+      case 2:
+        return set_int(r.pid, f);
+      case 3:
+        return set_int(r.shim_pid, f);
+      case 4:
+        r.isolation = f.text();
+        return true;
       case 5: {
         auto exit = decode_exit(f.value);
         if (exit) r.exit = std::move(*exit);
         return exit.has_value();
       }
-      default: return true;
+      default:
+        return true;
     }
   }));
   return r;
@@ -273,10 +317,14 @@ Result<Command> decode_command(std::string_view bytes) {
   Command c;
   DLRUN_TRY(read_fields(bytes, Kind::kCommand, "command", [&](const Field& f) {
     switch (f.tag) {
-      case 1: return set_enum(c.kind, f, Command::Kind::kKill);
-      case 2: return set_number(c.grace_ms, f);
-      case 3: return set_enum(c.cause, f, EndCause::kCoordinator);
-      default: return true;
+      case 1:
+        return set_enum(c.kind, f, Command::Kind::kKill);
+      case 2:
+        return set_number(c.grace_ms, f);
+      case 3:
+        return set_enum(c.cause, f, EndCause::kCoordinator);
+      default:
+        return true;
     }
   }));
   return c;
@@ -286,8 +334,9 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail_errno("open " + path);
   std::string bytes;
-  struct stat st{};
-  if (::fstat(fd, &st) == 0 && st.st_size > 0) bytes.reserve(static_cast<std::size_t>(st.st_size) + 1);
+  struct stat st {};
+  if (::fstat(fd, &st) == 0 && st.st_size > 0)
+    bytes.reserve(static_cast<std::size_t>(st.st_size) + 1);
   char buffer[4096];
   for (;;) {
     const ssize_t n = ::read(fd, buffer, sizeof buffer);

@@ -29,30 +29,42 @@ struct Spec {
   std::vector<std::string> env;   ///< complete: "NAME=value"; the shim adds DLRUN_MARK
   std::string cwd;                ///< "" = the task directory
   std::vector<Rlimit> rlimits;
-  std::uint64_t memory_bytes = 0;         ///< 0 = no limit
-  std::uint64_t time_limit_ms = 0;        ///< 0 = none
-  std::uint64_t grace_ms = 30000;         ///< TERM to KILL at the time limit
-  std::uint64_t leftover_grace_ms = 1000; ///< TERM to KILL for processes that outlive the program
-  std::uint64_t give_up_ms = 30000;       ///< after KILL: how long the tree may stay (uninterruptible processes)
+  std::uint64_t memory_bytes = 0;          ///< 0 = no limit
+  std::uint64_t time_limit_ms = 0;         ///< 0 = none
+  std::uint64_t grace_ms = 30000;          ///< TERM to KILL at the time limit
+  std::uint64_t leftover_grace_ms = 1000;  ///< TERM to KILL for processes that outlive the program
+  std::uint64_t give_up_ms =
+      30000;  ///< after KILL: how long the tree may stay (uninterruptible processes)
   std::uint64_t log_segment_bytes = 16u << 20;
   std::uint64_t log_retained_bytes = 256u << 20;  ///< per stream; the oldest segments go
-  std::uint64_t mark = 0;         ///< random, not 0: names the cgroup and DLRUN_MARK; 0 = ShimClient chooses
+  std::uint64_t mark =
+      0;  ///< random, not 0: names the cgroup and DLRUN_MARK; 0 = ShimClient chooses
   bool no_new_privs = true;
-  bool use_cgroup = true;         ///< false: best effort by subreaper and mark only
+  bool use_cgroup = true;  ///< false: best effort by subreaper and mark only
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 
 /// The numbers are cluster::Cause's.
 enum class EndCause : std::uint8_t {
-  kNone = 0, kExit = 1, kSignal = 2, kOom = 3, kTimeLimit = 4, kUserKill = 5, kSibling = 6, kNodeLost = 7, kShimLost = 8,
-  kStartFailed = 9, kPreempted = 10, kCoordinator = 11,
+  kNone = 0,
+  kExit = 1,
+  kSignal = 2,
+  kOom = 3,
+  kTimeLimit = 4,
+  kUserKill = 5,
+  kSibling = 6,
+  kNodeLost = 7,
+  kShimLost = 8,
+  kStartFailed = 9,
+  kPreempted = 10,
+  kCoordinator = 11,
 };
 
 struct Exit {
   EndCause cause = EndCause::kNone;
   std::int32_t code = 0;
   std::int32_t signal = 0;
-  std::uint64_t peak_bytes = 0;   ///< of the memory cgroup; without one, of the largest process
+  std::uint64_t peak_bytes = 0;  ///< of the memory cgroup; without one, of the largest process
   std::uint64_t limit_bytes = 0;
   std::string detail;
   friend bool operator==(const Exit&, const Exit&) = default;
@@ -76,7 +88,7 @@ struct Report {
   std::int64_t pid = 0;  ///< of the program
   std::int64_t shim_pid = 0;
   std::string isolation;
-  Exit exit;             ///< when kEnded
+  Exit exit;  ///< when kEnded
   friend bool operator==(const Report&, const Report&) = default;
 };
 

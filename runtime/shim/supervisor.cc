@@ -43,7 +43,8 @@ void close_fd(int& fd) {
 
 std::string name_of_signal(int signal) {
   const char* abbreviation = ::sigabbrev_np(signal);
-  return abbreviation != nullptr ? std::string("SIG") + abbreviation : "signal " + std::to_string(signal);
+  return abbreviation != nullptr ? std::string("SIG") + abbreviation
+                                 : "signal " + std::to_string(signal);
 }
 
 }  // namespace
@@ -98,8 +99,10 @@ Status Supervisor::prepare() {
   listen_fd_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::strcpy(address.sun_path, "shim.sock");  // relative: a task directory may be longer than sun_path
-  if (listen_fd_ < 0 || ::bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+  std::strcpy(address.sun_path,
+              "shim.sock");  // relative: a task directory may be longer than sun_path
+  if (listen_fd_ < 0 ||
+      ::bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listen_fd_, 8) != 0) {
     return fail_errno("shim.sock");
   }
@@ -118,12 +121,16 @@ Status Supervisor::start() {
   tree_.shim_pid = ::getpid();
   const auto use_groups = [&](TaskCgroups groups) {
     groups_ = std::move(groups);
-    tree_.cgroups = groups_.v2.empty() && groups_.isolation != "cgroup v1" ? std::vector<std::string>() : groups_.all();
+    tree_.cgroups = groups_.v2.empty() && groups_.isolation != "cgroup v1"
+                        ? std::vector<std::string>()
+                        : groups_.all();
     tree_.isolation = groups_.isolation;
     return write_file("tree", encode(tree_));
   };
-  DLRUN_TRY(use_groups(spec_.use_cgroup ? make_task_cgroups(find_cgroup_home(), cgroup_name(spec_.mark), spec_.memory_bytes)
-                                        : TaskCgroups{}));
+  DLRUN_TRY(use_groups(
+      spec_.use_cgroup
+          ? make_task_cgroups(find_cgroup_home(), cgroup_name(spec_.mark), spec_.memory_bytes)
+          : TaskCgroups{}));
   ChildSetup setup;
   setup.spec = &spec_;
   setup.cwd = spec_.cwd.empty() ? task_dir_ : spec_.cwd;
@@ -156,7 +163,8 @@ Status Supervisor::start() {
       }
     }
   } else {
-    pid = piped ? Result<pid_t>(fail_errno("open /dev/null")) : Result<pid_t>(tl::unexpected(piped.error()));
+    pid = piped ? Result<pid_t>(fail_errno("open /dev/null"))
+                : Result<pid_t>(tl::unexpected(piped.error()));
   }
   close_fd(null_fd);
   for (int i = 0; i < 2; ++i) {
@@ -186,7 +194,9 @@ void Supervisor::loop() {
     for (const int fd : peers_) polled.push_back({fd, POLLIN, 0});
     const std::int64_t deadline = next_deadline();
     const int timeout =
-        deadline < 0 ? -1 : static_cast<int>(std::clamp<std::int64_t>(deadline - now_ms(), 0, 1'000'000'000));
+        deadline < 0
+            ? -1
+            : static_cast<int>(std::clamp<std::int64_t>(deadline - now_ms(), 0, 1'000'000'000));
     if (::poll(polled.data(), polled.size(), timeout) < 0 && errno != EINTR) break;
     for (int i = 0; i < 2; ++i) {
       if (polled[2 + static_cast<std::size_t>(i)].revents != 0) pump(out_[i]);
@@ -295,7 +305,8 @@ void Supervisor::accept_peer() {
   if (fd < 0) return;
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || (peer.uid != ::geteuid() && peer.uid != 0)) {
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+      (peer.uid != ::geteuid() && peer.uid != 0)) {
     ::close(fd);
     return;
   }
@@ -315,9 +326,15 @@ bool Supervisor::on_peer(int fd) {
   const auto command = decode_command({buffer, static_cast<std::size_t>(n)});
   if (!command) return false;
   switch (command->kind) {
-    case Command::Kind::kStatus: report_to(fd); break;
-    case Command::Kind::kStop: begin_stop(command->cause, command->grace_ms); break;
-    case Command::Kind::kKill: begin_stop(command->cause, 0); break;
+    case Command::Kind::kStatus:
+      report_to(fd);
+      break;
+    case Command::Kind::kStop:
+      begin_stop(command->cause, command->grace_ms);
+      break;
+    case Command::Kind::kKill:
+      begin_stop(command->cause, 0);
+      break;
   }
   return true;
 }
@@ -350,8 +367,8 @@ Exit Supervisor::make_exit() {
   if (gave_up_) {
     const auto left = tree_pids(tree_, ::getpid());
     exit.cause = EndCause::kShimLost;
-    exit.detail = "the tree is not empty after " + std::to_string(spec_.give_up_ms / 1000) + " s of KILL: " +
-                  std::to_string(left.size()) + " left" +
+    exit.detail = "the tree is not empty after " + std::to_string(spec_.give_up_ms / 1000) +
+                  " s of KILL: " + std::to_string(left.size()) + " left" +
                   (left.empty() ? "" : ", one is process " + std::to_string(left.front()));
   } else if (stop_cause_ != EndCause::kNone) {
     exit.cause = stop_cause_;

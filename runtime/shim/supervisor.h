@@ -41,17 +41,17 @@ class Supervisor {
     LogWriter* log = nullptr;
   };
 
-  Status prepare();                 ///< spec, signals, socket, logs
-  Status start();                   ///< cgroups, tree file, program
+  Status prepare();  ///< spec, signals, socket, logs
+  Status start();    ///< cgroups, tree file, program
   void loop();
-  void reap();                      ///< waitpid until none is ready
+  void reap();  ///< waitpid until none is ready
   void begin_stop(EndCause cause, std::uint64_t grace_ms);
   void on_timers(std::int64_t now_ms);
   void kill_round(std::int64_t now_ms);
   std::int64_t next_deadline() const;
-  bool pump(Output& output);        ///< one read; false at the end or when nothing is there
+  bool pump(Output& output);  ///< one read; false at the end or when nothing is there
   void accept_peer();
-  bool on_peer(int fd);             ///< false: it is gone
+  bool on_peer(int fd);  ///< false: it is gone
   void report_to(int fd);
   void report();
   Exit make_exit();

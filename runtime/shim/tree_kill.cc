@@ -66,7 +66,8 @@ bool has_mark(pid_t pid, const std::string& mark) {
   if (!env) return false;
   for (std::size_t at = env->find(mark); at != std::string::npos; at = env->find(mark, at + 1)) {
     const std::size_t end = at + mark.size();
-    if ((at == 0 || (*env)[at - 1] == '\0') && (end == env->size() || (*env)[end] == '\0')) return true;
+    if ((at == 0 || (*env)[at - 1] == '\0') && (end == env->size() || (*env)[end] == '\0'))
+      return true;
   }
   return false;
 }
@@ -103,7 +104,8 @@ std::vector<pid_t> tree_pids(const Tree& tree, pid_t shim) {
     for (const Process& p : processes) {
       if (p.state == 'Z' || p.state == 'X') continue;
       const bool descends = std::find(below.begin(), below.end(), p.pid) != below.end();
-      if (descends || (tree.cgroups.empty() && tree.mark != 0 && has_mark(p.pid, mark_env(tree.mark)))) {
+      if (descends ||
+          (tree.cgroups.empty() && tree.mark != 0 && has_mark(p.pid, mark_env(tree.mark)))) {
         pids.push_back(p.pid);
       }
     }
@@ -162,15 +164,18 @@ OrphanReaper::~OrphanReaper() {
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
-Result<OrphanReaper> OrphanReaper::begin(const std::string& task_dir, TimePoint now, Duration give_up) {
-  if (::access((task_dir + "/spec").c_str(), F_OK) != 0) return fail(Errc::kNotFound, task_dir + ": no task here");
+Result<OrphanReaper> OrphanReaper::begin(const std::string& task_dir, TimePoint now,
+                                         Duration give_up) {
+  if (::access((task_dir + "/spec").c_str(), F_OK) != 0)
+    return fail(Errc::kNotFound, task_dir + ": no task here");
   OrphanReaper r;
   r.dir_ = task_dir;
   r.give_up_ = give_up;
   r.give_up_at_ = now + give_up;
   r.lock_fd_ = ::open((task_dir + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (r.lock_fd_ < 0) return fail_errno("open " + task_dir + "/lock");
-  if (::flock(r.lock_fd_, LOCK_EX | LOCK_NB) != 0) return fail(Errc::kFailedPrecondition, task_dir + ": its shim lives");
+  if (::flock(r.lock_fd_, LOCK_EX | LOCK_NB) != 0)
+    return fail(Errc::kFailedPrecondition, task_dir + ": its shim lives");
   if (const auto bytes = read_file(task_dir + "/exit", 1 << 20)) {
     if (auto exit = decode_exit(*bytes)) {
       r.result_ = std::move(*exit);
@@ -206,9 +211,10 @@ bool OrphanReaper::step(TimePoint now) {
       if (now >= give_up_at_) {
         done_ = true;
         result_.cause = EndCause::kShimLost;
-        result_.detail = "the shim died and the tree is not empty after " +
-                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(give_up_).count()) +
-                         " s: process " + std::to_string(pids.front()) + " cannot be killed";
+        result_.detail =
+            "the shim died and the tree is not empty after " +
+            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(give_up_).count()) +
+            " s: process " + std::to_string(pids.front()) + " cannot be killed";
       }
     }
     if (!done_) return false;

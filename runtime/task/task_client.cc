@@ -38,13 +38,6 @@ void close_fd(int& fd) {
   fd = -1;
 }
 
-int nibble(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 template <class Answer>
 Status status_of(const Answer& answer) {
   if (answer.error == Errc{}) return {};
@@ -53,41 +46,6 @@ Status status_of(const Answer& answer) {
 
 }  // namespace
 
-Result<cluster::Token> parse_token(std::string_view hex) {
-  cluster::Token token{};
-  if (hex.size() != 2 * token.size()) {
-    return fail(Errc::kInvalidArgument, "a token is 64 hex digits, not " + std::to_string(hex.size()) + " characters");
-  }
-  for (std::size_t i = 0; i < token.size(); ++i) {
-    const int high = nibble(hex[2 * i]), low = nibble(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return fail(Errc::kInvalidArgument, "a token is 64 hex digits");
-    token[i] = static_cast<std::uint8_t>(high << 4 | low);
-  }
-  return token;
-}
-
-std::string to_hex(const cluster::Token& token) {
-  std::string hex;
-  for (const std::uint8_t b : token) {
-    hex.push_back("0123456789abcdef"[b >> 4]);
-    hex.push_back("0123456789abcdef"[b & 15]);
-  }
-  return hex;
-}
-
-Result<ClientOptions> client_options(std::string_view socket_path, std::string_view token_hex, PeerKind kind) {
-  if (socket_path.empty()) {
-    return fail(Errc::kInvalidArgument, "DLRUN_SOCKET is not set: this process was not started by dlrun");
-  }
-  auto token = parse_token(token_hex);
-  if (!token) return fail_as("DLRUN_TOKEN", token);
-  ClientOptions options;
-  options.socket_path = std::string(socket_path);
-  options.token = *token;
-  options.kind = kind;
-  return options;
-}
-
 class TaskClient::Impl {
  public:
   explicit Impl(ClientOptions options) : options_(std::move(options)), owner_(::getpid()) {}
@@ -95,7 +53,8 @@ class TaskClient::Impl {
   Status begin() {
     sockaddr_un address{};
     if (options_.socket_path.empty() || options_.socket_path.size() >= sizeof address.sun_path) {
-      return fail(Errc::kInvalidArgument, "socket path '" + options_.socket_path + "' is empty or longer than 107 bytes");
+      return fail(Errc::kInvalidArgument,
+                  "socket path '" + options_.socket_path + "' is empty or longer than 107 bytes");
     }
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd_ < 0) return fail_errno("eventfd");
@@ -160,7 +119,8 @@ class TaskClient::Impl {
   Result<ToClient> receive(Duration timeout) {
     DLRUN_TRY(usable());
     std::unique_lock lock(mutex_);
-    const bool ok = changed_.wait_for(lock, timeout, [&] { return !unread_.empty() || state_ == State::kClosed; });
+    const bool ok = changed_.wait_for(lock, timeout,
+                                      [&] { return !unread_.empty() || state_ == State::kClosed; });
     if (!unread_.empty()) {
       ToClient message = std::move(unread_.front());
       unread_.pop_front();
@@ -176,11 +136,13 @@ class TaskClient::Impl {
     {
       const std::lock_guard lock(mutex_);
       if (rounds_.size() >= kBarrierNamesMax && !rounds_.contains(name)) {
-        return fail(Errc::kResourceExhausted, "more than " + std::to_string(kBarrierNamesMax) + " names of barriers");
+        return fail(Errc::kResourceExhausted,
+                    "more than " + std::to_string(kBarrierNamesMax) + " names of barriers");
       }
       message.round = ++rounds_[name];
     }
-    const auto passed = call(BarrierKey{name, message.round}, 0, message, true, timeout, "barrier '" + name + "'");
+    const auto passed =
+        call(BarrierKey{name, message.round}, 0, message, true, timeout, "barrier '" + name + "'");
     if (!passed) return tl::unexpected(passed.error());
     return {};
   }
@@ -229,7 +191,9 @@ class TaskClient::Impl {
   };
 
   Status usable() const {
-    if (forked()) return fail(Errc::kFailedPrecondition, "a dlrun client cannot be used after fork(): connect again");
+    if (forked())
+      return fail(Errc::kFailedPrecondition,
+                  "a dlrun client cannot be used after fork(): connect again");
     return {};
   }
 
@@ -243,8 +207,8 @@ class TaskClient::Impl {
     out_.push_back({std::move(bytes), keep});
   }
 
-  Result<ToClient> call(BarrierKey barrier, std::uint64_t request, ToServer message, bool repeat, Duration timeout,
-                        const std::string& what) {
+  Result<ToClient> call(BarrierKey barrier, std::uint64_t request, ToServer message, bool repeat,
+                        Duration timeout, const std::string& what) {
     auto entry = std::make_shared<Call>();
     DLRUN_ASSIGN(entry->bytes, wire::frame(wire::encode(message)));
     entry->repeat = repeat;
@@ -252,14 +216,17 @@ class TaskClient::Impl {
     entry->barrier = std::move(barrier);
     std::unique_lock lock(mutex_);
     if (state_ == State::kClosed) return tl::unexpected(error_);
-    if (state_ != State::kOpen && !repeat) return fail(Errc::kUnavailable, what + ": the agent is away");
-    if (calls_.size() >= options_.queue_messages_max) return fail(Errc::kOverloaded, what + ": too many calls at once");
+    if (state_ != State::kOpen && !repeat)
+      return fail(Errc::kUnavailable, what + ": the agent is away");
+    if (calls_.size() >= options_.queue_messages_max)
+      return fail(Errc::kOverloaded, what + ": too many calls at once");
     calls_.push_back(entry);
     if (state_ == State::kOpen) push(entry->bytes, false);
     wake();
     changed_.wait_for(lock, timeout, [&] { return entry->answer.has_value(); });
     std::erase(calls_, entry);
-    if (!entry->answer) return fail(Errc::kDeadlineExceeded, what + ": no answer from the agent in time");
+    if (!entry->answer)
+      return fail(Errc::kDeadlineExceeded, what + ": no answer from the agent in time");
     return std::move(*entry->answer);
   }
 
@@ -279,11 +246,14 @@ class TaskClient::Impl {
         if (quit_) until = quit_by_;
         if (state_ == State::kLost) until = std::min(next_try, give_up_at_);
         if (state_ == State::kHandshake) until = std::min(handshake_by_, give_up_at_);
-        const bool may_send = state_ == State::kOpen || (state_ == State::kHandshake && hello_only_);
+        const bool may_send =
+            state_ == State::kOpen || (state_ == State::kHandshake && hello_only_);
         if (may_send && !out_.empty()) polled[1].events |= POLLOUT;
       }
       int timeout = -1;
-      if (until) timeout = static_cast<int>(std::clamp<std::int64_t>((*until - Steady::now()) / milliseconds(1) + 1, 0, 60'000));
+      if (until)
+        timeout = static_cast<int>(
+            std::clamp<std::int64_t>((*until - Steady::now()) / milliseconds(1) + 1, 0, 60'000));
       ::poll(polled, 2, timeout);
       if (polled[0].revents != 0) {
         std::uint64_t count;
@@ -297,7 +267,8 @@ class TaskClient::Impl {
       }
       if (state == State::kLost) {
         if (now >= give_up_at_) {
-          close_for_good(Error{Errc::kUnavailable, "the agent is not reachable at " + options_.socket_path + ": " + last_error_});
+          close_for_good(Error{Errc::kUnavailable, "the agent is not reachable at " +
+                                                       options_.socket_path + ": " + last_error_});
         } else if (now >= next_try && !try_connect()) {
           next_try = now + backoff;
           backoff = std::min(backoff * 2, kBackoffMax);
@@ -356,9 +327,11 @@ class TaskClient::Impl {
   bool flush() {
     const std::lock_guard lock(mutex_);
     while (!out_.empty()) {
-      if (state_ == State::kHandshake && !hello_only_) return true;  // Hello is out; the rest after Welcome
+      if (state_ == State::kHandshake && !hello_only_)
+        return true;  // Hello is out; the rest after Welcome
       const std::string& bytes = out_.front().bytes;
-      const ssize_t n = ::send(fd_, bytes.data() + head_sent_, bytes.size() - head_sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t n = ::send(fd_, bytes.data() + head_sent_, bytes.size() - head_sent_,
+                               MSG_DONTWAIT | MSG_NOSIGNAL);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) return true;
       if (n < 0) {
@@ -416,7 +389,8 @@ class TaskClient::Impl {
     if (auto* welcome = std::get_if<Welcome>(&message)) {
       if (welcome->version == 0 || welcome->version > kProtocolVersion) {
         lock.unlock();
-        close_for_good(Error{Errc::kUnsupported, "the agent speaks version " + std::to_string(welcome->version)});
+        close_for_good(Error{Errc::kUnsupported,
+                             "the agent speaks version " + std::to_string(welcome->version)});
         return false;
       }
       welcome_ = std::move(*welcome);
@@ -448,9 +422,10 @@ class TaskClient::Impl {
     if (barrier == nullptr && request == 0) return false;
     for (const auto& call : calls_) {
       if (call->answer) continue;
-      const bool mine = barrier != nullptr
-                            ? call->request == 0 && call->barrier == BarrierKey{barrier->name, barrier->round}
-                            : call->request == request;
+      const bool mine =
+          barrier != nullptr
+              ? call->request == 0 && call->barrier == BarrierKey{barrier->name, barrier->round}
+              : call->request == request;
       if (!mine) continue;
       call->answer = std::move(message);
       changed_.notify_all();
@@ -550,7 +525,8 @@ TaskClient::TaskClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TaskClient::~TaskClient() {
   if (impl_ != nullptr && impl_->forked()) {
     impl_->abandon_in_child();
-    (void)impl_.release();  // its thread and its locks are the parent's: there is nothing to destroy safely
+    (void)impl_
+        .release();  // its thread and its locks are the parent's: there is nothing to destroy safely
   }
 }
 
@@ -563,16 +539,18 @@ Result<std::unique_ptr<TaskClient>> TaskClient::connect(ClientOptions options) {
 Welcome TaskClient::welcome() const { return impl_->welcome(); }
 Status TaskClient::send(ToServer message) { return impl_->send(std::move(message)); }
 Result<ToClient> TaskClient::receive(Duration timeout) { return impl_->receive(timeout); }
-Status TaskClient::barrier(const std::string& name, Duration timeout) { return impl_->barrier(name, timeout); }
+Status TaskClient::barrier(const std::string& name, Duration timeout) {
+  return impl_->barrier(name, timeout);
+}
 
 Result<InputAt> TaskClient::open_input(const std::string& input, Duration timeout) {
   return impl_->ask<InputAt>(OpenInput{0, input}, true, timeout, "input '" + input + "'");
 }
 
-Status TaskClient::feeder_files(const TaskId& consumer, const std::string& input, std::vector<io::FileEntry> files,
-                                Duration timeout) {
-  const auto reply = impl_->ask<FeederReply>(FeederFiles{0, consumer, input, std::move(files)}, true, timeout,
-                                             "files of input '" + input + "'");
+Status TaskClient::feeder_files(const TaskId& consumer, const std::string& input,
+                                std::vector<io::FileEntry> files, Duration timeout) {
+  const auto reply = impl_->ask<FeederReply>(FeederFiles{0, consumer, input, std::move(files)},
+                                             true, timeout, "files of input '" + input + "'");
   if (!reply) return tl::unexpected(reply.error());
   return {};
 }

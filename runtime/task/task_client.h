@@ -34,8 +34,9 @@ struct ClientOptions {
   std::string socket_path;
   cluster::Token token{};
   PeerKind kind = PeerKind::kUser;
-  Duration connect_timeout = std::chrono::seconds(10);  ///< the first connect and Welcome, retried within it
-  Duration reconnect_for = std::chrono::seconds(120);   ///< after a loss; 0 = never
+  Duration connect_timeout =
+      std::chrono::seconds(10);  ///< the first connect and Welcome, retried within it
+  Duration reconnect_for = std::chrono::seconds(120);  ///< after a loss; 0 = never
   std::size_t queue_messages_max = 1024;
   std::size_t queue_bytes_max = 32u << 20;
   /// Gets every message that answers no waiting call. Unset: they queue for receive().
@@ -45,7 +46,8 @@ struct ClientOptions {
 };
 
 /// From the values of DLRUN_SOCKET and DLRUN_TOKEN (64 hex digits). kInvalidArgument says which is missing or malformed.
-Result<ClientOptions> client_options(std::string_view socket_path, std::string_view token_hex, PeerKind kind);
+Result<ClientOptions> client_options(std::string_view socket_path, std::string_view token_hex,
+                                     PeerKind kind);
 Result<cluster::Token> parse_token(std::string_view hex);
 std::string to_hex(const cluster::Token& token);
 
@@ -66,7 +68,8 @@ class TaskClient {
   // Calls. Each waits for its own answer; an InputAt or FeederReply that carries an error becomes that error.
   Status barrier(const std::string& name, Duration timeout);
   Result<InputAt> open_input(const std::string& input, Duration timeout);
-  Status feeder_files(const TaskId& consumer, const std::string& input, std::vector<io::FileEntry> files, Duration timeout);
+  Status feeder_files(const TaskId& consumer, const std::string& input,
+                      std::vector<io::FileEntry> files, Duration timeout);
   /// `request.request` is set here.
   Result<io::LeaseAnswer> feeder_lease(FeederLease request, Duration timeout);
 

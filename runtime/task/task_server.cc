@@ -63,8 +63,9 @@ class TaskServer::Impl {
       : options_(std::move(options)), callbacks_(std::move(callbacks)) {}
 
   Status begin() {
-    struct stat st{};
-    if (::stat(options_.socket_dir.c_str(), &st) != 0) return fail_errno("socket directory " + options_.socket_dir);
+    struct stat st {};
+    if (::stat(options_.socket_dir.c_str(), &st) != 0)
+      return fail_errno("socket directory " + options_.socket_dir);
     epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (epoll_fd_ < 0 || wake_fd_ < 0) return fail_errno("epoll");
@@ -102,7 +103,8 @@ class TaskServer::Impl {
     address.sun_family = AF_UNIX;
     const std::string temporary = path + ".n";
     if (temporary.size() >= sizeof address.sun_path) {
-      return fail(Errc::kInvalidArgument, "socket path " + path + " is longer than 105 bytes: choose a shorter directory");
+      return fail(Errc::kInvalidArgument,
+                  "socket path " + path + " is longer than 105 bytes: choose a shorter directory");
     }
     const std::lock_guard lock(mutex_);
     if (tasks_.contains(task)) return fail(Errc::kAlreadyExists, to_string(task) + " is open");
@@ -112,7 +114,8 @@ class TaskServer::Impl {
     if (fd < 0) return fail_errno("socket");
     // Bound under another name and renamed: whoever connects to the path finds a listener.
     if (::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::chmod(temporary.c_str(), 0600) != 0 || ::listen(fd, 128) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+        ::chmod(temporary.c_str(), 0600) != 0 || ::listen(fd, 128) != 0 ||
+        ::rename(temporary.c_str(), path.c_str()) != 0) {
       const int e = errno;
       close_fd(fd);
       return fail_errno("listen on " + path, e);
@@ -164,7 +167,8 @@ class TaskServer::Impl {
     }
     if (to.empty()) {
       if (full) return fail(Errc::kOverloaded, to_string(task) + " does not read its messages");
-      return fail(Errc::kUnavailable, to_string(task) + ": no process is connected that waits for this");
+      return fail(Errc::kUnavailable,
+                  to_string(task) + ": no process is connected that waits for this");
     }
     calls_.push_back([this, to = std::move(to), bytes = std::move(bytes)] {
       for (const auto id : to) queue(id, bytes);
@@ -268,7 +272,8 @@ class TaskServer::Impl {
       drop(id);
     }
     if (!next) return -1;
-    return static_cast<int>(std::clamp<std::int64_t>((*next - now) / milliseconds(1) + 1, 0, 60'000));
+    return static_cast<int>(
+        std::clamp<std::int64_t>((*next - now) / milliseconds(1) + 1, 0, 60'000));
   }
 
   void accept_all(std::uint64_t listener_id) {
@@ -280,10 +285,12 @@ class TaskServer::Impl {
       socklen_t size = sizeof peer;
       ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
       Connection c;
-      c.who = to_string(listener.task) + ": process " + std::to_string(peer.pid) + " of uid " + std::to_string(peer.uid);
+      c.who = to_string(listener.task) + ": process " + std::to_string(peer.pid) + " of uid " +
+              std::to_string(peer.uid);
       std::size_t of_task = 0;
       for (const auto& [id, other] : connections_) of_task += other.listener == listener_id ? 1 : 0;
-      if (of_task >= options_.connections_per_task_max || connections_.size() >= options_.connections_max) {
+      if (of_task >= options_.connections_per_task_max ||
+          connections_.size() >= options_.connections_max) {
         log(c.who + ": too many connections");
         close_fd(fd);
         continue;
@@ -334,7 +341,8 @@ class TaskServer::Impl {
       if (c == nullptr || c->closing) return;
     }
     c->in.erase(0, consumed);
-    if (!c->open && c->in.size() > 4096) refuse(id, Error{Errc::kInvalidArgument, "the first message is no Hello"});
+    if (!c->open && c->in.size() > 4096)
+      refuse(id, Error{Errc::kInvalidArgument, "the first message is no Hello"});
   }
 
   /// False: the connection is over.
@@ -388,7 +396,8 @@ class TaskServer::Impl {
     {
       const std::lock_guard lock(mutex_);
       const auto task = tasks_.find(c.task);
-      if (task != tasks_.end() && same_token(task->second.token, hello.token) && hello.version > 0) {
+      if (task != tasks_.end() && same_token(task->second.token, hello.token) &&
+          hello.version > 0) {
         welcome = task->second.welcome;
         task->second.peers[id].kind = hello.kind;
         c.open = true;
@@ -414,7 +423,8 @@ class TaskServer::Impl {
     }
     queue(id, *bytes);
     Connection* still = find(id);
-    if (still != nullptr && callbacks_.on_message) callbacks_.on_message(still->task, hello.kind, hello);
+    if (still != nullptr && callbacks_.on_message)
+      callbacks_.on_message(still->task, hello.kind, hello);
     return find(id) != nullptr;
   }
 
@@ -445,8 +455,8 @@ class TaskServer::Impl {
     if (c == nullptr) return;
     std::size_t sent = 0;
     while (c->out_sent < c->out.size()) {
-      const ssize_t n =
-          ::send(c->fd, c->out.data() + c->out_sent, c->out.size() - c->out_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t n = ::send(c->fd, c->out.data() + c->out_sent, c->out.size() - c->out_sent,
+                               MSG_DONTWAIT | MSG_NOSIGNAL);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) break;
       if (n < 0) {
@@ -461,7 +471,8 @@ class TaskServer::Impl {
       const auto task = tasks_.find(c->task);
       if (task != tasks_.end()) {
         const auto peer = task->second.peers.find(id);
-        if (peer != task->second.peers.end()) peer->second.queued_bytes -= std::min(sent, peer->second.queued_bytes);
+        if (peer != task->second.peers.end())
+          peer->second.queued_bytes -= std::min(sent, peer->second.queued_bytes);
       }
     }
     const bool all = c->out_sent == c->out.size();
@@ -544,19 +555,27 @@ class TaskServer::Impl {
 TaskServer::TaskServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TaskServer::~TaskServer() = default;
 
-Result<std::unique_ptr<TaskServer>> TaskServer::start(ServerOptions options, ServerCallbacks callbacks) {
+Result<std::unique_ptr<TaskServer>> TaskServer::start(ServerOptions options,
+                                                      ServerCallbacks callbacks) {
   auto impl = std::make_unique<Impl>(std::move(options), std::move(callbacks));
   DLRUN_TRY(impl->begin());
   return std::unique_ptr<TaskServer>(new TaskServer(std::move(impl)));
 }
 
 std::string TaskServer::socket_path(const TaskId& task) const { return impl_->path_of(task); }
-Result<std::string> TaskServer::open(const TaskId& task, const cluster::Token& token, Welcome welcome) {
+Result<std::string> TaskServer::open(const TaskId& task, const cluster::Token& token,
+                                     Welcome welcome) {
   return impl_->open(task, token, std::move(welcome));
 }
-Status TaskServer::set_welcome(const TaskId& task, Welcome welcome) { return impl_->set_welcome(task, std::move(welcome)); }
+Status TaskServer::set_welcome(const TaskId& task, Welcome welcome) {
+  return impl_->set_welcome(task, std::move(welcome));
+}
 void TaskServer::close(const TaskId& task) { impl_->close(task); }
-Status TaskServer::send(const TaskId& task, ToClient message) { return impl_->send(task, std::nullopt, message); }
-Status TaskServer::send(const TaskId& task, PeerKind only, ToClient message) { return impl_->send(task, only, message); }
+Status TaskServer::send(const TaskId& task, ToClient message) {
+  return impl_->send(task, std::nullopt, message);
+}
+Status TaskServer::send(const TaskId& task, PeerKind only, ToClient message) {
+  return impl_->send(task, only, message);
+}
 
 }  // namespace dlrun::task

@@ -30,7 +30,7 @@ struct ServerOptions {
   std::size_t connections_per_task_max = 128;
   std::size_t connections_max = 4096;
   std::size_t out_bytes_max = 32u << 20;  ///< unsent, per connection
-  std::size_t requests_max = 4096;        ///< unanswered, per connection; above: the connection is closed
+  std::size_t requests_max = 4096;  ///< unanswered, per connection; above: the connection is closed
   Duration hello_timeout = std::chrono::seconds(5);
 };
 
@@ -45,7 +45,8 @@ struct ServerCallbacks {
 
 class TaskServer {
  public:
-  static Result<std::unique_ptr<TaskServer>> start(ServerOptions options, ServerCallbacks callbacks);
+  static Result<std::unique_ptr<TaskServer>> start(ServerOptions options,
+                                                   ServerCallbacks callbacks);
   ~TaskServer();  ///< closes all; removes no socket files (a restarted agent replaces them)
 
   /// The path that open(task) will listen on.

@@ -234,14 +234,21 @@ class ZmqListener final : public ZmqChannel {
     if (zmq_getsockopt(socket_.get(), ZMQ_LAST_ENDPOINT, bound, &size) != 0)
       return zmq_fail("bind " + endpoint);
     std::string real(bound);
-    if (real.rfind("ipc://", 0) == 0) {
+    if (real.rfind("ipc://@", 0) == 0) {
+      // An abstract name: no file, gone with its process, seen in this network namespace only.
+    } else if (real.rfind("ipc://", 0) == 0) {
       paths_.push_back(real.substr(6));
       ::chmod(paths_.back().c_str(), 0600);
-    } else if (!advertise_host.empty()) {
-      const bool v6 =
-          advertise_host.find(':') != std::string::npos && advertise_host.front() != '[';
-      real = "tcp://" + (v6 ? "[" + advertise_host + "]" : advertise_host) +
-             real.substr(real.rfind(':'));
+    } else {
+      // zmq says ::ffff:127.0.0.1 for 127.0.0.1; a name of an interface or * it resolves.
+      std::string host = endpoint.substr(6, endpoint.rfind(':') - 6);
+      if (!advertise_host.empty()) host = advertise_host;
+      const bool literal =
+          !host.empty() && (host.front() == '[' || host.find_first_of(".:") != std::string::npos);
+      if (literal || !advertise_host.empty()) {
+        const bool v6 = host.find(':') != std::string::npos && host.front() != '[';
+        real = "tcp://" + (v6 ? "[" + host + "]" : host) + real.substr(real.rfind(':'));
+      }
     }
     endpoints_.push_back(std::move(real));
     return {};

@@ -17,7 +17,8 @@ Result<TaskId> get(schema::TaskId::Reader from) {
   id.role = to_string(from.getRole());
   id.rank = from.getRank();
   id.generation = Generation{from.getGeneration()};
-  if (id.role.size() > 256) return fail(Errc::kCorrupt, "task id: a role name of more than 256 bytes");
+  if (id.role.size() > 256)
+    return fail(Errc::kCorrupt, "task id: a role name of more than 256 bytes");
   return id;
 }
 
@@ -103,7 +104,8 @@ Result<io::InputSpec> get(schema::InputSpec::Reader from) {
   s.shuffle = from.getShuffle();
   s.seed = from.getSeed();
   s.split_bytes = from.getSplitBytes();
-  DLRUN_ASSIGN(s.on_bad_record, get_enum(from.getOnBadRecord(), io::OnBadRecord::kSkip, "on_bad_record"));
+  DLRUN_ASSIGN(s.on_bad_record,
+               get_enum(from.getOnBadRecord(), io::OnBadRecord::kSkip, "on_bad_record"));
   s.bad_records_max = from.getBadRecordsMax();
   return s;
 }
@@ -143,11 +145,13 @@ Result<ps::TableSchema> get(schema::TableSchema::Reader from) {
   s.l2 = from.getL2();
   s.epsilon = from.getEpsilon();
   s.accumulator = from.getAccumulator();
-  DLRUN_ASSIGN(s.initializer, get_enum(from.getInitializer(), ps::Initializer::kNormal, "initializer"));
+  DLRUN_ASSIGN(s.initializer,
+               get_enum(from.getInitializer(), ps::Initializer::kNormal, "initializer"));
   s.init_a = from.getInitA();
   s.init_b = from.getInitB();
   s.seed = from.getSeed();
-  DLRUN_ASSIGN(s.consistency, get_enum(from.getConsistency(), ps::Consistency::kAsp, "consistency"));
+  DLRUN_ASSIGN(s.consistency,
+               get_enum(from.getConsistency(), ps::Consistency::kAsp, "consistency"));
   s.staleness = from.getStaleness();
   return s;
 }
@@ -176,8 +180,8 @@ Result<ps::SlotMap> get(schema::SlotMap::Reader from) {
     map.owner.insert(map.owner.end(), run.getCount(), ShardId{run.getShard()});
   }
   if (!map.owner.empty() && map.owner.size() != ps::kSlots) {
-    return fail(Errc::kCorrupt, "slot map: " + std::to_string(map.owner.size()) + " slots instead of " +
-                                    std::to_string(ps::kSlots));
+    return fail(Errc::kCorrupt, "slot map: " + std::to_string(map.owner.size()) +
+                                    " slots instead of " + std::to_string(ps::kSlots));
   }
   return map;
 }
@@ -231,7 +235,8 @@ void put(capnp::List<schema::EnvPair>::Builder to, const EnvList& from) {
 EnvList get(capnp::List<schema::EnvPair>::Reader from) {
   EnvList env;
   env.reserve(from.size());
-  for (const auto pair : from) env.emplace_back(to_string(pair.getName()), to_string(pair.getValue()));
+  for (const auto pair : from)
+    env.emplace_back(to_string(pair.getName()), to_string(pair.getValue()));
   return env;
 }
 

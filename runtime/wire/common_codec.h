@@ -53,7 +53,9 @@ std::vector<std::string> get(capnp::List<capnp::Data>::Reader from);
 Result<std::vector<io::InputSpec>> get(capnp::List<schema::InputSpec>::Reader from);
 std::vector<io::FileEntry> get(capnp::List<schema::FileEntry>::Reader from);
 
-inline capnp::Data::Reader token_data(const Token& token) { return capnp::Data::Reader(token.data(), token.size()); }
+inline capnp::Data::Reader token_data(const Token& token) {
+  return capnp::Data::Reader(token.data(), token.size());
+}
 /// Empty = all zero (not given); any other length than 32 is kCorrupt.
 Result<Token> get_token(capnp::Data::Reader from);
 

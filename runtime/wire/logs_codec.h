@@ -11,7 +11,12 @@
 namespace dlrun::wire {
 
 enum class LogKind : std::uint8_t {
-  kAsk = 1, kAppend = 2, kFinish = 3, kAskAnswer = 11, kAppendAnswer = 12, kFinishAnswer = 13,
+  kAsk = 1,
+  kAppend = 2,
+  kFinish = 3,
+  kAskAnswer = 11,
+  kAppendAnswer = 12,
+  kFinishAnswer = 13,
 };
 
 struct LogHeader {

@@ -17,7 +17,8 @@ struct Overloaded : F... {
 /// 0 = none. A code of a newer peer reads as kInternal; its context stays.
 Errc get_errc(std::uint32_t code) {
   if (code == 0) return Errc{};
-  return code <= static_cast<std::uint32_t>(Errc::kInternal) ? static_cast<Errc>(code) : Errc::kInternal;
+  return code <= static_cast<std::uint32_t>(Errc::kInternal) ? static_cast<Errc>(code)
+                                                             : Errc::kInternal;
 }
 
 Result<task::ToServer> get_server(Server::Reader r) {
@@ -31,10 +32,13 @@ Result<task::ToServer> get_server(Server::Reader r) {
       to.pid = m.getPid();
       return to;
     }
-    case Server::READY: return task::Ready{{to_string(r.getReady().getPsTcp()), to_string(r.getReady().getPsIpc())}};
+    case Server::READY:
+      return task::Ready{{to_string(r.getReady().getPsTcp()), to_string(r.getReady().getPsIpc())}};
     case Server::PROGRESS:
-      return task::ReportProgress{r.getProgress().getFraction(), to_string(r.getProgress().getText())};
-    case Server::BARRIER: return task::EnterBarrier{to_string(r.getBarrier().getName()), r.getBarrier().getRound()};
+      return task::ReportProgress{r.getProgress().getFraction(),
+                                  to_string(r.getProgress().getText())};
+    case Server::BARRIER:
+      return task::EnterBarrier{to_string(r.getBarrier().getName()), r.getBarrier().getRound()};
     case Server::OPEN_INPUT:
       return task::OpenInput{r.getOpenInput().getRequest(), to_string(r.getOpenInput().getInput())};
     case Server::FEEDER_FILES: {
@@ -67,7 +71,8 @@ Result<task::ToServer> get_server(Server::Reader r) {
       return to;
     }
   }
-  return fail(Errc::kUnsupported, "message " + std::to_string(static_cast<unsigned>(r.which())) + " of a newer client");
+  return fail(Errc::kUnsupported,
+              "message " + std::to_string(static_cast<unsigned>(r.which())) + " of a newer client");
 }
 
 Result<task::ToClient> get_client(Client::Reader r) {
@@ -86,10 +91,12 @@ Result<task::ToClient> get_client(Client::Reader r) {
     }
     case Client::REFUSED: {
       const Errc code = get_errc(r.getRefused().getCode());
-      return task::Refused{code == Errc{} ? Errc::kInternal : code, to_string(r.getRefused().getReason())};
+      return task::Refused{code == Errc{} ? Errc::kInternal : code,
+                           to_string(r.getRefused().getReason())};
     }
     case Client::BARRIER_PASSED:
-      return task::BarrierPassed{to_string(r.getBarrierPassed().getName()), r.getBarrierPassed().getRound()};
+      return task::BarrierPassed{to_string(r.getBarrierPassed().getName()),
+                                 r.getBarrierPassed().getRound()};
     case Client::INPUT_AT: {
       const auto m = r.getInputAt();
       task::InputAt to;
@@ -128,9 +135,11 @@ Result<task::ToClient> get_client(Client::Reader r) {
       DLRUN_ASSIGN(to.answer, get(m.getAnswer()));
       return to;
     }
-    case Client::STOP_NOW: return task::StopNow{};
+    case Client::STOP_NOW:
+      return task::StopNow{};
   }
-  return fail(Errc::kUnsupported, "message " + std::to_string(static_cast<unsigned>(r.which())) + " of a newer agent");
+  return fail(Errc::kUnsupported,
+              "message " + std::to_string(static_cast<unsigned>(r.which())) + " of a newer agent");
 }
 
 }  // namespace
@@ -197,54 +206,57 @@ std::string encode(const task::ToServer& message) {
 std::string encode(const task::ToClient& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Client>();
-  std::visit(Overloaded{
-                 [&](const task::Welcome& m) {
-                   auto to = root.initWelcome();
-                   to.setVersion(m.version);
-                   put(to.initTask(), m.task);
-                   put(to.initEpoch(), m.epoch);
-                   to.setWorld(m.world);
-                   to.setJobName(m.job_name);
-                   put(to.initPs(), m.ps);
-                   put(to.initInputs(static_cast<unsigned>(m.inputs.size())), m.inputs);
-                 },
-                 [&](const task::Refused& m) {
-                   auto to = root.initRefused();
-                   to.setCode(static_cast<std::uint32_t>(m.code));
-                   to.setReason(m.reason);
-                 },
-                 [&](const task::BarrierPassed& m) {
-                   auto to = root.initBarrierPassed();
-                   to.setName(m.name);
-                   to.setRound(m.round);
-                 },
-                 [&](const task::InputAt& m) {
-                   auto to = root.initInputAt();
-                   to.setRequest(m.request);
-                   to.setError(static_cast<std::uint32_t>(m.error));
-                   to.setErrorContext(m.error_context);
-                   to.setFeederSocket(data_of(m.feeder_socket));
-                   to.setConsumerToken(token_data(m.consumer_token));
-                 },
-                 [&](const task::WorkerLeft& m) { put(root.initWorkerLeft().initWorker(), m.worker); },
-                 [&](const task::AdmitConsumer& m) {
-                   auto to = root.initAdmitConsumer();
-                   to.setToken(token_data(m.token));
-                   put(to.initConsumer(), m.consumer);
-                   put(to.initEpoch(), m.epoch);
-                   put(to.initInput(), m.input);
-                 },
-                 [&](const task::DropConsumer& m) { put(root.initDropConsumer().initConsumer(), m.consumer); },
-                 [&](const task::FeederReply& m) {
-                   auto to = root.initFeederReply();
-                   to.setRequest(m.request);
-                   to.setError(static_cast<std::uint32_t>(m.error));
-                   to.setErrorContext(m.error_context);
-                   put(to.initAnswer(), m.answer);
-                 },
-                 [&](const task::StopNow&) { root.setStopNow(); },
-             },
-             message);
+  std::visit(
+      Overloaded{
+          [&](const task::Welcome& m) {
+            auto to = root.initWelcome();
+            to.setVersion(m.version);
+            put(to.initTask(), m.task);
+            put(to.initEpoch(), m.epoch);
+            to.setWorld(m.world);
+            to.setJobName(m.job_name);
+            put(to.initPs(), m.ps);
+            put(to.initInputs(static_cast<unsigned>(m.inputs.size())), m.inputs);
+          },
+          [&](const task::Refused& m) {
+            auto to = root.initRefused();
+            to.setCode(static_cast<std::uint32_t>(m.code));
+            to.setReason(m.reason);
+          },
+          [&](const task::BarrierPassed& m) {
+            auto to = root.initBarrierPassed();
+            to.setName(m.name);
+            to.setRound(m.round);
+          },
+          [&](const task::InputAt& m) {
+            auto to = root.initInputAt();
+            to.setRequest(m.request);
+            to.setError(static_cast<std::uint32_t>(m.error));
+            to.setErrorContext(m.error_context);
+            to.setFeederSocket(data_of(m.feeder_socket));
+            to.setConsumerToken(token_data(m.consumer_token));
+          },
+          [&](const task::WorkerLeft& m) { put(root.initWorkerLeft().initWorker(), m.worker); },
+          [&](const task::AdmitConsumer& m) {
+            auto to = root.initAdmitConsumer();
+            to.setToken(token_data(m.token));
+            put(to.initConsumer(), m.consumer);
+            put(to.initEpoch(), m.epoch);
+            put(to.initInput(), m.input);
+          },
+          [&](const task::DropConsumer& m) {
+            put(root.initDropConsumer().initConsumer(), m.consumer);
+          },
+          [&](const task::FeederReply& m) {
+            auto to = root.initFeederReply();
+            to.setRequest(m.request);
+            to.setError(static_cast<std::uint32_t>(m.error));
+            to.setErrorContext(m.error_context);
+            put(to.initAnswer(), m.answer);
+          },
+          [&](const task::StopNow&) { root.setStopNow(); },
+      },
+      message);
   return to_bytes(builder);
 }
 
@@ -258,7 +270,8 @@ Result<task::ToClient> decode_to_client(std::string_view bytes) {
 
 Result<std::string> frame(std::string message) {
   if (message.size() > kTaskFrameBytesMax) {
-    return fail(Errc::kInvalidArgument, "a message of " + std::to_string(message.size()) + " bytes is over the 16 MiB bound");
+    return fail(Errc::kInvalidArgument, "a message of " + std::to_string(message.size()) +
+                                            " bytes is over the 16 MiB bound");
   }
   std::string head;
   for (int i = 0; i < 4; ++i) head.push_back(static_cast<char>(message.size() >> (8 * i)));

@@ -98,7 +98,12 @@ task::Welcome LocalCluster::welcome(const TaskId& task) const {
   hello.ps.workers = job_.workers;
   hello.ps.token = token_of({JobId{1}, "tables", 0, Generation{1}});
   if (job_.shards > 0) hello.ps.map = ps::SlotMap::even(job_.shards, kEpoch);
-  for (const auto& [rank, endpoint] : shards_) hello.ps.shards.push_back(endpoint);
+  // a shard host is told of all shards before any of them has an address
+  for (std::uint32_t shard = 0; shard < job_.shards; ++shard) {
+    const auto at = shards_.find(shard);
+    hello.ps.shards.push_back(at != shards_.end() ? at->second
+                                                  : ps::ShardEndpoint{ShardId{shard}, "", "", {}});
+  }
   return hello;
 }
 
@@ -259,13 +264,13 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
     bool full = false;
     {
       std::scoped_lock lock(mutex_);
-      auto& inside = barriers_[barrier->name];
+      auto& inside = barriers_[{barrier->name, barrier->round}];
       inside.insert(from.rank);
       full = inside.size() == job_.workers;
-      if (full) inside.clear();
     }
     for (std::uint32_t rank = 0; full && rank < job_.workers; ++rank) {
-      static_cast<void>(server_->send(worker_id(rank), task::BarrierPassed{barrier->name}));
+      static_cast<void>(
+          server_->send(worker_id(rank), task::BarrierPassed{barrier->name, barrier->round}));
     }
   } else if (auto* open = std::get_if<task::OpenInput>(&message)) {
     task::InputAt at;

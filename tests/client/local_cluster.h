@@ -79,7 +79,8 @@ class LocalCluster {
   std::condition_variable changed_;
   std::map<std::uint32_t, ps::ShardEndpoint> shards_;
   std::string feeder_socket_;
-  std::map<std::string, std::set<std::uint32_t>> barriers_;
+  std::map<std::pair<std::string, std::uint64_t>, std::set<std::uint32_t>>
+      barriers_;  ///< name, round
   std::map<TaskId, Progress> progress_;
   std::set<TaskId> gone_;
   std::uint64_t tokens_given_ = 0;

@@ -33,7 +33,7 @@ constexpr std::array kLayers = {
     Layer{"runtime/security", 4},
     Layer{"runtime/shim", 4},
     Layer{"runtime/jobspec", 4},
-    Layer{"runtime/logs", 4},
+    Layer{"runtime/logs", 5},
     Layer{"runtime/task", 5},
     Layer{"io/pipe", 5},
     Layer{"ps/client", 6},

@@ -4,9 +4,10 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "io/core/ledger_core.h"
 #include "io/feeder/agent_link.h"
@@ -28,22 +29,26 @@ class FakeAgentLink final : public AgentLink {
     if (!open_.wait_for(lock, timeout, [this] { return !closed_; }))
       return fail(Errc::kDeadlineExceeded, "the coordinator does not answer");
     ++leases_;
+    const bool dies = lose_every_ != 0 && leases_ % lose_every_ == 0;
+    if (dies)
+      said_done_.clear();  // what the agent had not yet passed on dies with it
+    else
+      pass_on();
+    if (dropped_.contains(request.consumer))
+      return fail(Errc::kStaleEpoch, "the task has ended");  // as the job does
     if (refuse_with_ != Errc{}) return fail(refuse_with_, "refused by the test");
     if (request.resync) {
       ++resyncs_;
       ledger_.resync(request.input, request.consumer, request.held);
     }
     auto answer = ledger_.lease(request.input, request.consumer, request.splits_max);
-    if (lose_every_ != 0 && leases_ % lose_every_ == 0)
-      return fail(Errc::kUnavailable, "the agent was restarted");  // leased, and the answer is lost
+    if (dies) return fail(Errc::kUnavailable, "the agent was restarted");  // the answer is lost
     return answer;
   }
   Status done(const task::FeederDone& d) override {
     const std::lock_guard lock(mutex_);
-    if (ledger_.done(d.input, d.consumer, d.split_id, d.pass))
-      ++done_[{d.split_id, d.pass}];
-    else
-      ++refused_done_;
+    said_done_.push_back(d);
+    if (lose_every_ == 0) pass_on();
     changed_.notify_all();
     return {};
   }
@@ -51,6 +56,7 @@ class FakeAgentLink final : public AgentLink {
   // What the test does and sees.
   void drop(const TaskId& consumer) {
     const std::lock_guard lock(mutex_);
+    dropped_.insert(consumer);
     ledger_.drop_consumer(consumer);
   }
   void refuse_with(Errc code) {
@@ -72,7 +78,10 @@ class FakeAgentLink final : public AgentLink {
   }
   bool wait_done(const std::string& input, std::uint64_t n, Duration timeout) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, timeout, [&] { return ledger_.counts(input)->done >= n; });
+    return changed_.wait_for(lock, timeout, [&] {
+      pass_on();
+      return ledger_.counts(input)->done >= n;
+    });
   }
   int resyncs() {
     const std::lock_guard lock(mutex_);
@@ -80,12 +89,19 @@ class FakeAgentLink final : public AgentLink {
   }
 
  private:
+  void pass_on() {
+    for (const task::FeederDone& d : said_done_)
+      (void)ledger_.done(d.input, d.consumer, d.split_id, d.pass);  // a repeated one is refused
+    said_done_.clear();
+  }
+
   std::mutex mutex_;
   std::condition_variable open_, changed_;
   LedgerCore ledger_;
-  std::map<SplitKey, int> done_;
+  std::vector<task::FeederDone> said_done_;
+  std::set<TaskId> dropped_;
   Errc refuse_with_{};
-  int lose_every_ = 0, leases_ = 0, resyncs_ = 0, refused_done_ = 0;
+  int lose_every_ = 0, leases_ = 0, resyncs_ = 0;
   bool closed_ = false;
 };
 

@@ -200,6 +200,12 @@ TEST(JobFile, NamesThePlaceOfASyntaxError) {
               HasSubstr("b:1:10: a string that is not UTF-8"));
 }
 
+// Found by fuzzing: toml++ counts on never seeing U+0495 and its neighbours here.
+TEST(JobFile, ALetterOutsideOfAStringIsAnErrorWithAPlace) {
+  for (const char* text : {"\xd2\x95", "n\xc3\xa9 = 1\n", "name = \xd2\x95", "[\xc4\x80]\n", "\xc2\xa1\n"})
+    EXPECT_THAT(problem_of(text, Syntax::kToml, "job.toml"), HasSubstr("job.toml:1:")) << text;
+}
+
 TEST(JobFile, ListsSeveralProblemsAtOnceEachWithItsPlace) {
   const std::string text = problem_of(
       "time_limit = \"soon\"\n[role.worker]\nargv = []\ncount = 0\nafter = "

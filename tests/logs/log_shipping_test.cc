@@ -118,7 +118,8 @@ TEST_F(Shipping, ShipsBytesExactlyAndTellsTheEnd) {
   ASSERT_TRUE(err.open());
   std::string want = noise(3'000'000);
   want += std::string(1'000'000, 'x') + "\n" + std::string(3, '\0') + "half \xe2\x82";
-  for (std::size_t at = 0; at < want.size(); at += 70'001) out.write(std::string_view(want).substr(at, 70'001));
+  for (std::size_t at = 0; at < want.size(); at += 70'001)
+    out.write(std::string_view(want).substr(at, 70'001));
   err.write("oops");
   ASSERT_TRUE(finish());
   EXPECT_TRUE(all(kOut) == want);
@@ -174,7 +175,8 @@ TEST_F(Shipping, ARestartedCoordinatorGetsTheRestAlsoWhenItsLastBytesWereLost) {
   const std::string endpoint = receiver_->endpoint();
   receiver_.reset();
   store_.reset();
-  std::filesystem::resize_file(root_ + "/store/j3/1.worker.0.out.00000000000000000000", 3);  // a power cut
+  std::filesystem::resize_file(root_ + "/store/j3/1.worker.0.out.00000000000000000000",
+                               3);  // a power cut
   out.write("meanwhile ");
   start_coordinator(endpoint);
   out.write("after");

@@ -42,7 +42,8 @@ class Store : public testing::Test {
   }
   std::uintmax_t disk() const {
     std::uintmax_t sum = 0;
-    for (const auto& f : std::filesystem::recursive_directory_iterator(dir_)) sum += f.is_regular_file() ? f.file_size() : 0;
+    for (const auto& f : std::filesystem::recursive_directory_iterator(dir_))
+      sum += f.is_regular_file() ? f.file_size() : 0;
     return sum;
   }
   static std::string noise(std::size_t n) {
@@ -61,7 +62,8 @@ class Store : public testing::Test {
 TEST_F(Store, KeepsBytesExactAcrossSegmentsAndARestart) {
   const std::string bytes = noise(10'000);
   std::uint64_t at = 0;
-  while (at < bytes.size()) at = store_->append(id_, at, std::string_view(bytes).substr(at, 700)).value();
+  while (at < bytes.size())
+    at = store_->append(id_, at, std::string_view(bytes).substr(at, 700)).value();
   EXPECT_TRUE(all(id_) == bytes);
   reopen();
   EXPECT_EQ(store_->end_of(id_).value(), bytes.size());
@@ -135,7 +137,8 @@ TEST_F(Store, AJobOverItsBudgetLosesItsOldest) {
   reopen();
   const std::string bytes = noise(20'000);
   std::uint64_t at = 0;
-  while (at < bytes.size()) at = store_->append(id_, at, std::string_view(bytes).substr(at, 500)).value();
+  while (at < bytes.size())
+    at = store_->append(id_, at, std::string_view(bytes).substr(at, 500)).value();
   EXPECT_LE(disk(), 5000u);
   const auto chunk = store_->read(id_, 0, 100).value();
   EXPECT_GE(chunk.oldest, 15'000u);
@@ -150,10 +153,12 @@ TEST_F(Store, AboveTheTotalTheJobsWrittenLongestAgoGo) {
   const std::string bytes = noise(3000);
   for (std::uint64_t job = 1; job <= 6; ++job) {
     ASSERT_TRUE(store_->append({{JobId{job}, "w", 0, Generation{1}}, Stream::kStdout}, 0, bytes));
-    std::this_thread::sleep_for(std::chrono::milliseconds(15));  // the order is the directories' time stamps
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(15));  // the order is the directories' time stamps
   }
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (disk() > 10'000 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (disk() > 10'000 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_LE(disk(), 10'000u);
   EXPECT_TRUE(all({{JobId{6}, "w", 0, Generation{1}}, Stream::kStdout}) == bytes);
   EXPECT_EQ(all({{JobId{1}, "w", 0, Generation{1}}, Stream::kStdout}), "");

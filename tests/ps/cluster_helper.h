@@ -73,8 +73,9 @@ class Cluster {
   }
   void resume(std::size_t i) {
     *stop_[i] = false;
-    threads_[i] = std::thread([this, i] {
-      while (!*stop_[i]) ASSERT_TRUE(loops[i]->step(Duration{-1}));
+    // By pointer: the vectors still grow while the first shards run.
+    threads_[i] = std::thread([loop = loops[i].get(), stop = stop_[i].get()] {
+      while (!*stop) ASSERT_TRUE(loop->step(Duration{-1}));
     });
   }
   /// Runs on the shard's behalf while it stands still.

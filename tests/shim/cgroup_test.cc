@@ -26,8 +26,9 @@ TEST(CgroupHome, PureV2GivesOurOwnGroup) {
 }
 
 TEST(CgroupHome, AMountOfASubtreeIsCutFromThePath) {
-  const auto home = parse_cgroup_home("31 30 0:27 /docker/abc /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n",
-                                      "3:pids:/docker/abc/x\n");
+  const auto home =
+      parse_cgroup_home("31 30 0:27 /docker/abc /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n",
+                        "3:pids:/docker/abc/x\n");
   EXPECT_EQ(home.v1_tracker, "/sys/fs/cgroup/pids/x");
 }
 

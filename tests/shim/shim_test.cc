@@ -37,7 +37,8 @@ class Shim : public testing::Test {
     client_.reset();
     for (const auto& [dir, mark] : marks_) {
       // Nothing of any task is left: no process, no cgroup.
-      for (int i = 0; i < 100 && !left_of(mark).empty(); ++i) std::this_thread::sleep_for(milliseconds(20));
+      for (int i = 0; i < 100 && !left_of(mark).empty(); ++i)
+        std::this_thread::sleep_for(milliseconds(20));
       EXPECT_EQ(left_of(mark), std::vector<pid_t>{}) << dir;
       const auto home = find_cgroup_home();
       for (const auto& parent : {home.v2, home.v1_tracker, home.v1_memory}) {
@@ -47,7 +48,8 @@ class Shim : public testing::Test {
       }
     }
     for (const auto& [dir, mark] : marks_) {
-      for (int i = 0; i < 500 && ShimClient::shim_alive(dir); ++i) std::this_thread::sleep_for(milliseconds(20));
+      for (int i = 0; i < 500 && ShimClient::shim_alive(dir); ++i)
+        std::this_thread::sleep_for(milliseconds(20));
       EXPECT_FALSE(ShimClient::shim_alive(dir)) << dir;
     }
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {  // shims of a client that was let go
@@ -172,7 +174,8 @@ TEST_F(Shim, KeepsTheSignal) {
 TEST_F(Shim, PassesArgumentsAndEnvironmentOfAnyBytes) {
   Spec spec = helper("show");
   spec.argv.insert(spec.argv.end(), {"", "a=b|c\nd", "\xff\xfe"});
-  spec.env = {"EMPTY=", "ODD=x=y|z\nsecond line", "RAW=\xc3\x28\xff", "ASAN_OPTIONS=detect_leaks=0"};
+  spec.env = {"EMPTY=", "ODD=x=y|z\nsecond line", "RAW=\xc3\x28\xff",
+              "ASAN_OPTIONS=detect_leaks=0"};
   spec.cwd = new_dir("work\xff");
   const auto dir = spawn("a", spec);
   ASSERT_TRUE(end_of(dir).ok());
@@ -200,13 +203,17 @@ TEST_F(Shim, SaysExactlyWhatCouldNotBeStarted) {
     EXPECT_EQ(end.cause, Cause::kStartFailed) << name;
     return end.detail;
   };
-  EXPECT_EQ(detail("a", spec_of({"no-such-program-here"})), "unknown program 'no-such-program-here': not found in PATH");
-  EXPECT_EQ(detail("b", spec_of({"/no/such/file"})), "unknown program '/no/such/file': no such file");
+  EXPECT_EQ(detail("a", spec_of({"no-such-program-here"})),
+            "unknown program 'no-such-program-here': not found in PATH");
+  EXPECT_EQ(detail("b", spec_of({"/no/such/file"})),
+            "unknown program '/no/such/file': no such file");
   const std::string script = root_ + "/script";
   std::ofstream(script) << "#!/no/such/interpreter\n";
-  EXPECT_EQ(detail("c", spec_of({script})), "cannot run '" + script + "': not executable (permission denied)");
+  EXPECT_EQ(detail("c", spec_of({script})),
+            "cannot run '" + script + "': not executable (permission denied)");
   ::chmod(script.c_str(), 0755);
-  EXPECT_NE(detail("d", spec_of({script})).find("the interpreter in its first line"), std::string::npos);
+  EXPECT_NE(detail("d", spec_of({script})).find("the interpreter in its first line"),
+            std::string::npos);
   EXPECT_EQ(detail("e", spec_of({"/tmp"})), "cannot run '/tmp': it is a directory");
   std::ofstream(script, std::ios::trunc) << "no magic";
   EXPECT_NE(detail("f", spec_of({script})).find("neither a program"), std::string::npos);
@@ -289,7 +296,8 @@ TEST_F(Shim, EnforcesTheTimeLimit) {
 
 TEST_F(Shim, NamesOutOfMemoryWithPeakAndLimit) {
   const auto home = find_cgroup_home();
-  const auto groups = make_task_cgroups(home, cgroup_name(~std::uint64_t{0} - static_cast<unsigned>(::getpid())), 64 << 20);
+  const auto groups = make_task_cgroups(
+      home, cgroup_name(~std::uint64_t{0} - static_cast<unsigned>(::getpid())), 64 << 20);
   for (const auto& g : groups.all()) EXPECT_TRUE(cgroup_remove(g));
   if (groups.memory.empty()) GTEST_SKIP() << "no memory cgroup can be made here";
   Spec spec = helper("hog", "400");
@@ -376,7 +384,8 @@ TEST_F(Shim, OrphansOfADeadShimAreReapedWithoutAClient) {
 
 TEST_F(Shim, ManyTasksAtOnce) {
   std::vector<std::string> dirs;
-  for (int i = 0; i < 40; ++i) dirs.push_back(spawn(std::to_string(i), helper("exit", std::to_string(i))));
+  for (int i = 0; i < 40; ++i)
+    dirs.push_back(spawn(std::to_string(i), helper("exit", std::to_string(i))));
   for (int i = 0; i < 40; ++i) EXPECT_EQ(end_of(dirs[static_cast<std::size_t>(i)]).code, i);
 }
 

@@ -80,10 +80,17 @@ TEST(ShimSpec, MutatedBytesNeverCrashAndNeverPassTheChecksum) {
     const std::uint64_t flips = 1 + rng.below(3);
     for (std::uint64_t f = 0; f < flips; ++f) {
       switch (rng.below(4)) {
-        case 0: bytes[rng.below(bytes.size())] ^= static_cast<char>(1 << rng.below(8)); break;
-        case 1: bytes[rng.below(bytes.size())] = static_cast<char>(rng.next()); break;
-        case 2: bytes.resize(1 + rng.below(bytes.size())); break;
-        default: bytes.insert(rng.below(bytes.size()), 1 + rng.below(9), static_cast<char>(rng.next()));
+        case 0:
+          bytes[rng.below(bytes.size())] ^= static_cast<char>(1 << rng.below(8));
+          break;
+        case 1:
+          bytes[rng.below(bytes.size())] = static_cast<char>(rng.next());
+          break;
+        case 2:
+          bytes.resize(1 + rng.below(bytes.size()));
+          break;
+        default:
+          bytes.insert(rng.below(bytes.size()), 1 + rng.below(9), static_cast<char>(rng.next()));
       }
     }
     const auto back = decode_spec(bytes);

@@ -44,8 +44,10 @@ std::vector<ToClient> all_to_client() {
   welcome.world = 8;
   welcome.job_name = "job";
   welcome.ps.map.epoch = {2, 9};
-  for (std::uint32_t s = 0; s < ps::kSlots; ++s) welcome.ps.map.owner.push_back(ShardId{s / (ps::kSlots / 2)});
-  welcome.ps.shards = {{ShardId{0}, "tcp://a:1", "/i0", NodeId{"n0"}}, {ShardId{1}, "tcp://b:2", "", NodeId{"n1"}}};
+  for (std::uint32_t s = 0; s < ps::kSlots; ++s)
+    welcome.ps.map.owner.push_back(ShardId{s / (ps::kSlots / 2)});
+  welcome.ps.shards = {{ShardId{0}, "tcp://a:1", "/i0", NodeId{"n0"}},
+                       {ShardId{1}, "tcp://b:2", "", NodeId{"n1"}}};
   welcome.ps.token = token_of(9);
   welcome.ps.workers = 8;
   welcome.inputs = {input_of()};
@@ -86,7 +88,8 @@ TEST(TaskCodec, EveryMessageOfAProcessComesBackTheSame) {
     const auto back = decode_to_server(bytes);
     ASSERT_TRUE(back) << back.error().to_string();
     EXPECT_EQ(back->index(), m.index());
-    EXPECT_EQ(hex(encode(*back)), hex(bytes));  // every field is in the bytes, so equal bytes are equal values
+    EXPECT_EQ(hex(encode(*back)),
+              hex(bytes));  // every field is in the bytes, so equal bytes are equal values
   }
   const auto lease = std::get<FeederLease>(decode_to_server(encode(all_to_server()[6])).value());
   EXPECT_EQ(lease.consumer, id_of(1));
@@ -111,27 +114,42 @@ TEST(TaskCodec, EveryMessageOfTheAgentComesBackTheSame) {
 
 // Recorded when version 1 was made: what an older process or agent sends must read for ever.
 constexpr const char* kHelloV1 =
-    "000000000b000000000000000300030001000000020000006712000000000000000000000000000009000000020100000000"
+    "000000000b000000000000000300030001000000020000006712000000000000000000000000000009000000020100"
+    "000000"
     "00000000000000000000000000000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20";
 constexpr const char* kLeaseV1 =
-    "0000000011000000000000000300030007000000000000000300000001000000060000000000000008000000020001001500"
-    "00003200000015000000270000000c000000000000000100000003000000010000003a000000776f726b6572000074726169"
+    "0000000011000000000000000300030007000000000000000300000001000000060000000000000008000000020001"
+    "001500"
+    "00003200000015000000270000000c000000000000000100000003000000010000003a000000776f726b6572000074"
+    "726169"
     "6e0000000800000002000000090000000000000001000000000000000a000000000000000200000000000000";
 constexpr const char* kWelcomeV1 =
-    "000000003c00000000000000020005000100000008000000000000000000000010000000020001001c000000020000002100"
-    "000022000000200000000100030099000000470000000c000000000000000400000003000000010000003a000000776f726b"
-    "65720000020000000000000009000000000000006a6f62000000000008000000000000000800000000000200210000004700"
-    "00005d0000000201000004000000020000000900000017000000020000000000000009000000000000000800000001000000"
-    "000000000008000001000000000800000800000001000300000000000000000019000000520000001d0000001a0000001d00"
-    "00001a000000010000000000000019000000520000001d00000002000000190000001a0000007463703a2f2f613a31000000"
-    "000000002f693000000000006e300000000000007463703a2f2f623a32000000000000006e31000000000000090a0b0c0d0e"
-    "0f101112131415161718191a1b1c1d1e1f2021222324252627280400000006000200012c0200000000000000000000010000"
-    "0100000000000000010000000000000000004000000000000000000000000000050000003200000005000000160000007472"
+    "000000003c00000000000000020005000100000008000000000000000000000010000000020001001c000000020000"
+    "002100"
+    "000022000000200000000100030099000000470000000c000000000000000400000003000000010000003a00000077"
+    "6f726b"
+    "65720000020000000000000009000000000000006a6f62000000000008000000000000000800000000000200210000"
+    "004700"
+    "00005d0000000201000004000000020000000900000017000000020000000000000009000000000000000800000001"
+    "000000"
+    "000000000008000001000000000800000800000001000300000000000000000019000000520000001d0000001a0000"
+    "001d00"
+    "00001a000000010000000000000019000000520000001d00000002000000190000001a0000007463703a2f2f613a31"
+    "000000"
+    "000000002f693000000000006e300000000000007463703a2f2f623a32000000000000006e31000000000000090a0b"
+    "0c0d0e"
+    "0f101112131415161718191a1b1c1d1e1f2021222324252627280400000006000200012c0200000000000000000000"
+    "010000"
+    "0100000000000000010000000000000000004000000000000000000000000000050000003200000005000000160000"
+    "007472"
     "61696e000000050000003a000000050000000a0000002f646174612fff006200000000000000";
 constexpr const char* kReplyV1 =
-    "0000000014000000000000000200050008000000000000000700000000000000110000000a00000010000000010001000000"
-    "0000000000000000000000000000000000000000000000000000000000000000000000000000010000003700000004000000"
-    "04000200030000000000000001000000000000006400000000000000c8000000000000000500000012000000050000000a00"
+    "0000000014000000000000000200050008000000000000000700000000000000110000000a00000010000000010001"
+    "000000"
+    "0000000000000000000000000000000000000000000000000000000000000000000000000000010000003700000004"
+    "000000"
+    "04000200030000000000000001000000000000006400000000000000c8000000000000000500000012000000050000"
+    "000a00"
     "00002f610000000000006500000000000000";
 
 TEST(TaskCodec, BytesOfVersionOneRead) {
@@ -150,7 +168,8 @@ TEST(TaskCodec, BytesOfVersionOneRead) {
   EXPECT_EQ(std::get<Welcome>(*welcome).world, 8u);
   const auto reply = decode_to_client(unhex(kReplyV1));
   ASSERT_TRUE(reply) << reply.error().to_string();
-  EXPECT_EQ(std::get<FeederReply>(*reply).answer.splits.at(0), (io::Split{3, 1, "/a", "e", 100, 200}));
+  EXPECT_EQ(std::get<FeederReply>(*reply).answer.splits.at(0),
+            (io::Split{3, 1, "/a", "e", 100, 200}));
 }
 
 TEST(TaskCodec, MutatedBytesAreAnErrorOrAMessageAndNeverACrash) {
@@ -164,13 +183,20 @@ TEST(TaskCodec, MutatedBytesAreAnErrorOrAMessageAndNeverACrash) {
     const std::uint64_t changes = 1 + rng.below(4);
     for (std::uint64_t c = 0; c < changes; ++c) {
       switch (rng.below(4)) {
-        case 0: bytes[rng.below(bytes.size())] ^= static_cast<char>(1 << rng.below(8)); break;
-        case 1: bytes[rng.below(bytes.size())] = static_cast<char>(rng.next()); break;
-        case 2: bytes.resize(std::max<std::size_t>(8, rng.below(bytes.size()) & ~std::size_t{7})); break;
+        case 0:
+          bytes[rng.below(bytes.size())] ^= static_cast<char>(1 << rng.below(8));
+          break;
+        case 1:
+          bytes[rng.below(bytes.size())] = static_cast<char>(rng.next());
+          break;
+        case 2:
+          bytes.resize(std::max<std::size_t>(8, rng.below(bytes.size()) & ~std::size_t{7}));
+          break;
         default: {
           const std::size_t at = rng.below(bytes.size()) & ~std::size_t{7};
           const std::uint64_t word = rng.next();
-          bytes.replace(at, 8, reinterpret_cast<const char*>(&word), std::min<std::size_t>(8, bytes.size() - at));
+          bytes.replace(at, 8, reinterpret_cast<const char*>(&word),
+                        std::min<std::size_t>(8, bytes.size() - at));
         }
       }
     }
@@ -181,11 +207,13 @@ TEST(TaskCodec, MutatedBytesAreAnErrorOrAMessageAndNeverACrash) {
 }
 
 TEST(TaskCodec, FramesAreBoundedAndMayComeInPieces) {
-  const std::string one = frame(std::string("abcdefgh")).value(), two = frame(std::string("ij")).value();
+  const std::string one = frame(std::string("abcdefgh")).value(),
+                    two = frame(std::string("ij")).value();
   const std::string all = one + two;
   std::size_t consumed = 0;
   std::string_view message;
-  for (std::size_t n = 0; n < one.size(); ++n) EXPECT_FALSE(unframe(all.substr(0, n), consumed, message).value());
+  for (std::size_t n = 0; n < one.size(); ++n)
+    EXPECT_FALSE(unframe(all.substr(0, n), consumed, message).value());
   EXPECT_TRUE(unframe(all, consumed, message).value());
   EXPECT_EQ(message, "abcdefgh");
   EXPECT_TRUE(unframe(all, consumed, message).value());

@@ -206,11 +206,13 @@ TEST_F(Task, AnswersGoToTheProcessThatAskedAndCarryErrors) {
       InputAt at{open->request, Errc{}, "", "/feeder/" + open->input, token_};
       if (open->input == "none") at = {open->request, Errc::kNotFound, "no input 'none'", "", {}};
       EXPECT_TRUE(server_->send(kTask, at));
-      EXPECT_EQ(server_->send(kTask, at).error().code, Errc::kUnavailable);  // nobody waits for it twice
+      EXPECT_EQ(server_->send(kTask, at).error().code,
+                Errc::kUnavailable);  // nobody waits for it twice
     }
     if (const auto* lease = std::get_if<FeederLease>(&m)) {
       io::LeaseAnswer answer{io::LeaseState::kGranted, {{lease->splits_max, 0, "/u", "e", 1, 2}}};
-      EXPECT_TRUE(server_->send(kTask, PeerKind::kUser, FeederReply{lease->request, Errc{}, "", answer}));
+      EXPECT_TRUE(
+          server_->send(kTask, PeerKind::kUser, FeederReply{lease->request, Errc{}, "", answer}));
     }
     if (const auto* files = std::get_if<FeederFiles>(&m)) {
       EXPECT_TRUE(server_->send(kTask, FeederReply{files->request, Errc{}, "", {}}));
@@ -218,11 +220,14 @@ TEST_F(Task, AnswersGoToTheProcessThatAskedAndCarryErrors) {
   };
   const auto a = connect(options()), b = connect(options());
   std::thread other([&] {
-    for (int i = 0; i < 200; ++i) EXPECT_EQ(b->open_input("b", seconds(20)).value().feeder_socket, "/feeder/b");
+    for (int i = 0; i < 200; ++i)
+      EXPECT_EQ(b->open_input("b", seconds(20)).value().feeder_socket, "/feeder/b");
   });
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(a->open_input("a", seconds(20)).value().feeder_socket, "/feeder/a");
+  for (int i = 0; i < 200; ++i)
+    EXPECT_EQ(a->open_input("a", seconds(20)).value().feeder_socket, "/feeder/a");
   other.join();
-  EXPECT_EQ(a->open_input("none", seconds(20)).error(), (Error{Errc::kNotFound, "no input 'none'"}));
+  EXPECT_EQ(a->open_input("none", seconds(20)).error(),
+            (Error{Errc::kNotFound, "no input 'none'"}));
   FeederLease lease;
   lease.splits_max = 5;
   EXPECT_EQ(b->feeder_lease(lease, seconds(20)).value().splits.at(0).id, 5u);
@@ -251,7 +256,8 @@ TEST_F(Task, OtherMessagesAreReceivedInOrderOrGoToTheCallback) {
   ASSERT_TRUE(server_->send(kTask, PeerKind::kFeeder, StopNow{}));
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, seconds(20), [&] { return stopped; }));
-  EXPECT_EQ(client->receive(milliseconds(1)).error().code, Errc::kDeadlineExceeded);  // not for users
+  EXPECT_EQ(client->receive(milliseconds(1)).error().code,
+            Errc::kDeadlineExceeded);  // not for users
 }
 
 TEST_F(Task, SendingToNobodyIsAnError) {
@@ -278,7 +284,8 @@ TEST_F(Task, ARestartedAgentIsFoundAgainAndHearsWhatWasUnderWay) {
   Result<io::LeaseAnswer> lease;
   std::thread at_barrier([&] { passed = client->barrier("go", seconds(60)); });
   std::thread leasing([&] { lease = client->feeder_lease({}, seconds(60)); });
-  ASSERT_TRUE(wait([&] { return all_of<EnterBarrier>().size() == 1 && all_of<FeederLease>().size() == 1; }));
+  ASSERT_TRUE(wait(
+      [&] { return all_of<EnterBarrier>().size() == 1 && all_of<FeederLease>().size() == 1; }));
   server_.reset();
   leasing.join();
   EXPECT_EQ(lease.error().code, Errc::kUnavailable);  // told at once, not at the deadline
@@ -291,7 +298,8 @@ TEST_F(Task, ARestartedAgentIsFoundAgainAndHearsWhatWasUnderWay) {
   const std::string path = path_;
   start_server();
   EXPECT_EQ(path_, path);
-  ASSERT_TRUE(wait([&] { return all_of<EnterBarrier>().size() == 1 && all_of<FeederDone>().size() == 1; }));
+  ASSERT_TRUE(
+      wait([&] { return all_of<EnterBarrier>().size() == 1 && all_of<FeederDone>().size() == 1; }));
   {
     const std::lock_guard lock(mutex_);
     EXPECT_EQ(all_of<Ready>().at(0).info.ps_tcp, "tcp://a:1");
@@ -331,7 +339,8 @@ TEST_F(Task, AClosedTaskRefusesAndItsSocketIsGone) {
   ASSERT_TRUE(wait([&] { return !got_.empty(); }));
   ASSERT_TRUE(server_->send(kTask, StopNow{}));
   server_->close(kTask);
-  EXPECT_TRUE(std::holds_alternative<StopNow>(client->receive(seconds(20)).value()));  // what was queued still comes
+  EXPECT_TRUE(std::holds_alternative<StopNow>(
+      client->receive(seconds(20)).value()));  // what was queued still comes
   const auto until = std::chrono::steady_clock::now() + seconds(20);
   while (::access(path_.c_str(), F_OK) == 0 && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(milliseconds(2));
@@ -364,7 +373,8 @@ TEST_F(Task, StrangersAreSentAwayAndOthersGoOn) {
   EXPECT_EQ(attack(std::string(4, '\0')), Errc::kCorrupt);
   EXPECT_EQ(attack(wire::frame(std::string(64, '\x7f')).value()), Errc::kCorrupt);
   EXPECT_EQ(attack(framed(EnterBarrier{"x", 1})), Errc::kInvalidArgument);
-  EXPECT_EQ(attack(std::string("\x00\x00\x10\x00", 4) + std::string(8192, 'x')), Errc::kInvalidArgument);
+  EXPECT_EQ(attack(std::string("\x00\x00\x10\x00", 4) + std::string(8192, 'x')),
+            Errc::kInvalidArgument);
   EXPECT_EQ(attack(""), Errc{});  // says nothing: closed after hello_timeout
   hello.version = 0;
   EXPECT_EQ(attack(framed(hello)), Errc::kUnsupported);
@@ -396,7 +406,8 @@ TEST_F(Task, APeerThatDoesNotReadIsBounded) {
   Hello hello;
   hello.token = token_;
   const std::string bytes = wire::frame(wire::encode(ToServer(hello))).value();
-  ASSERT_EQ(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  ASSERT_EQ(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
   ASSERT_TRUE(wait([&] { return !got_.empty(); }));
   AdmitConsumer big;
   big.input.uris = {std::string(4 << 20, 'x')};
@@ -412,7 +423,8 @@ TEST_F(Task, ABigMessageComesWhole) {
   AdmitConsumer big;
   big.input.uris = {std::string(12 << 20, 'x')};
   ASSERT_TRUE(server_->send(kTask, big));
-  EXPECT_EQ(std::get<AdmitConsumer>(client->receive(seconds(30)).value()).input.uris, big.input.uris);
+  EXPECT_EQ(std::get<AdmitConsumer>(client->receive(seconds(30)).value()).input.uris,
+            big.input.uris);
   FeederFiles files;
   files.files = {{std::string(12 << 20, 'y'), 1, ""}};
   ASSERT_TRUE(client->send(files));

@@ -213,6 +213,8 @@ TEST(ZmqTransport, AdvertisesAnotherHostThanItBinds) {
       transport.listen({.bind = {"tcp://127.0.0.1:*"}, .advertise_host = "node-7.example"}).value();
   EXPECT_EQ(server->endpoints()[0].rfind("tcp://node-7.example:", 0), 0u);
   EXPECT_GT(std::stoi(server->endpoints()[0].substr(server->endpoints()[0].rfind(':') + 1)), 0);
+  auto plain = transport.listen({.bind = {"tcp://127.0.0.1:*"}}).value();
+  EXPECT_EQ(plain->endpoints()[0].rfind("tcp://127.0.0.1:", 0), 0u) << plain->endpoints()[0];
   auto v6 = transport.listen({.bind = {"tcp://127.0.0.1:*"}, .advertise_host = "fd00::7"}).value();
   EXPECT_EQ(v6->endpoints()[0].rfind("tcp://[fd00::7]:", 0), 0u);
 }

@@ -23,8 +23,8 @@ TEST(CommonCodec, InputSpecComesBackEqualWithAnyBytesInItsPaths) {
   spec.bad_records_max = 9;
   capnp::MallocMessageBuilder message;
   put(message.initRoot<schema::InputSpec>(), spec);
-  const auto back = from_bytes<schema::InputSpec>(to_bytes(message), "InputSpec",
-                                                  [](schema::InputSpec::Reader r) { return get(r); });
+  const auto back = from_bytes<schema::InputSpec>(
+      to_bytes(message), "InputSpec", [](schema::InputSpec::Reader r) { return get(r); });
   ASSERT_TRUE(back) << back.error().to_string();
   EXPECT_EQ(*back, spec);
 }
@@ -32,9 +32,11 @@ TEST(CommonCodec, InputSpecComesBackEqualWithAnyBytesInItsPaths) {
 TEST(CommonCodec, PsViewKeepsItsSlotMapInRuns) {
   ps::PsView view;
   view.map.epoch = {3, 4};
-  for (std::uint32_t s = 0; s < ps::kSlots; ++s) view.map.owner.push_back(ShardId{s * 3 / ps::kSlots});
+  for (std::uint32_t s = 0; s < ps::kSlots; ++s)
+    view.map.owner.push_back(ShardId{s * 3 / ps::kSlots});
   for (std::uint32_t s = 0; s < 3; ++s) {
-    view.shards.push_back({ShardId{s}, "tcp://[::1]:" + std::to_string(s), "/run/s\xff", NodeId{"n"}});
+    view.shards.push_back(
+        {ShardId{s}, "tcp://[::1]:" + std::to_string(s), "/run/s\xff", NodeId{"n"}});
   }
   view.token.fill(0xab);
   view.workers = 5;
@@ -66,7 +68,8 @@ TEST(CommonCodec, ASlotMapThatMissesSlotsIsCorrupt) {
 
 TEST(CommonCodec, BytesThatAreNoMessageAreCorruptAndNotACrash) {
   const auto visit = [](schema::TaskId::Reader r) { return get(r); };
-  for (const std::string& bytes : {std::string(), std::string("abc"), std::string(8, '\xff'), std::string(64, '\x7f')}) {
+  for (const std::string& bytes :
+       {std::string(), std::string("abc"), std::string(8, '\xff'), std::string(64, '\x7f')}) {
     const auto back = from_bytes<schema::TaskId>(bytes, "TaskId", visit);
     ASSERT_FALSE(back);
     EXPECT_EQ(back.error().code, Errc::kCorrupt);

@@ -130,7 +130,7 @@ caf::behavior reader_actor(caf::event_based_actor* self, const std::shared_ptr<R
 }
 
 caf::behavior loop_actor(caf::event_based_actor* self, const std::shared_ptr<Job::Impl>& impl,
-                         const Behaviour& behaviour) {
+                         const Behaviour* behaviour) {
   impl->loop = caf::actor(self);
   self->set_exception_handler([impl](std::exception_ptr& thrown) -> caf::error {
     std::string what = "the loop threw something that is no std::exception";
@@ -152,7 +152,7 @@ caf::behavior loop_actor(caf::event_based_actor* self, const std::shared_ptr<Job
         }
         return caf::make_message();
       });
-  return behaviour(self, Job(impl));
+  return (*behaviour)(self, Job(impl));
 }
 
 }  // namespace
@@ -249,8 +249,7 @@ Result<int> run(std::shared_ptr<client::Session> session, const Behaviour& behav
   impl->system = &system;
   auto outcome = impl->outcome.get_future();
   impl->commands = system.spawn<caf::detached>(command_actor, impl);
-  auto loop =
-      system.spawn([&](caf::event_based_actor* self) { return loop_actor(self, impl, behaviour); });
+  auto loop = system.spawn(loop_actor, impl, &behaviour);
   Result<int> result = outcome.get();
   caf::anon_send_exit(loop, caf::exit_reason::user_shutdown);
   for (auto& reader : impl->readers) caf::anon_send_exit(reader, caf::exit_reason::user_shutdown);

@@ -437,6 +437,12 @@ AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& inpu
         consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
     return take();
   }
+  // The feeder asks one at a time: an older request has been given up, and said late its resync would undo this one.
+  std::erase_if(pending_, [&](const auto& entry) {
+    const auto* older = std::get_if<LeaseSplits>(&entry.second.message);
+    return older != nullptr && older->task == consumer && older->input == input &&
+           older->request != request;
+  });
   repeat(request_key(consumer, request),
          LeaseSplits{consumer, it->second.prepare.epoch, input, splits_max, request, resync,
                      std::move(held)},

@@ -1,0 +1,183 @@
+// Real shard-host processes under a real task socket.
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "ps/client/client.h"
+#include "runtime/task/task_client.h"
+#include "runtime/task/task_server.h"
+
+namespace dlrun::ps {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+constexpr Duration kLong = seconds(60);
+
+class ShardHost : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/dlrun-host-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder = name;
+    task::ServerCallbacks callbacks;
+    callbacks.on_message = [this](const TaskId& task, task::PeerKind kind, task::ToServer message) {
+      const auto* said = std::get_if<task::Ready>(&message);
+      if (said == nullptr || kind != task::PeerKind::kShardHost) return;
+      const std::lock_guard lock(mutex);
+      ready[task.rank] = said->info;
+      changed.notify_all();
+    };
+    server = task::TaskServer::start({.socket_dir = folder}, std::move(callbacks)).value();
+    view.map = SlotMap::even(2, {1, 1});
+    view.token = {7};
+    view.workers = 2;
+  }
+  void TearDown() override {
+    for (const auto& [rank, pid] : pids) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+    server.reset();
+    std::filesystem::remove_all(folder);
+  }
+
+  static TaskId task_of(std::uint32_t rank) { return {JobId{1}, "ps", rank, Generation{1}}; }
+
+  pid_t spawn(const std::vector<std::string>& env) {
+    std::vector<char*> envp;
+    for (const std::string& e : env) envp.push_back(const_cast<char*>(e.c_str()));
+    envp.push_back(nullptr);
+    const auto self = std::filesystem::read_symlink("/proc/self/exe");
+    const std::string path = self.parent_path().parent_path() / "bin/shard_host_program";
+    char* argv[] = {const_cast<char*>(path.c_str()), nullptr};
+    pid_t pid = -1;
+    EXPECT_EQ(::posix_spawn(&pid, path.c_str(), nullptr, nullptr, argv, envp.data()), 0) << path;
+    return pid;
+  }
+  void start(std::uint32_t rank, const std::string& address = "") {
+    cluster::Token token{};
+    token[0] = static_cast<std::uint8_t>(rank + 1);
+    task::Welcome welcome{
+        .task = task_of(rank), .epoch = {1, 1}, .world = 2, .job_name = "test", .ps = view};
+    for (std::uint32_t i = 0; i < 2; ++i)
+      welcome.ps.shards.push_back({.shard = ShardId{i}});  // none is ready yet
+    const std::string path = server->open(task_of(rank), token, welcome).value();
+    std::vector<std::string> env = {"DLRUN_SOCKET=" + path, "DLRUN_TOKEN=" + task::to_hex(token)};
+    if (!address.empty()) env.push_back("DLRUN_ADDRESS=" + address);
+    pids[rank] = spawn(env);
+  }
+  PsView wait_ready() {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, kLong, [&] { return ready.size() == pids.size(); }));
+    PsView full = view;
+    for (const auto& [rank, info] : ready) {
+      full.shards.push_back({.shard = ShardId{rank}, .tcp = info.ps_tcp, .ipc = info.ps_ipc});
+    }
+    return full;
+  }
+  /// The wait status, within a minute.
+  int end_of(pid_t pid) {
+    int status = -1;
+    for (int i = 0; i < 6000; ++i) {
+      if (::waitpid(pid, &status, WNOHANG) == pid) {
+        std::erase_if(pids, [&](const auto& entry) { return entry.second == pid; });
+        return status;
+      }
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    ADD_FAILURE() << "the shard host does not end";
+    return -1;
+  }
+  static bool exited(int status, int code) {
+    return WIFEXITED(status) && WEXITSTATUS(status) == code;
+  }
+
+  std::string folder;
+  std::unique_ptr<task::TaskServer> server;
+  PsView view;
+  std::map<std::uint32_t, pid_t> pids;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::uint32_t, cluster::TaskReadyInfo> ready;
+};
+
+TEST_F(ShardHost, ServesOverBothSocketsHearsOfDeadWorkersAndStopsInGoodOrder) {
+  start(0);
+  start(1);
+  PsView full = wait_ready();
+  PsView tcp_only = full;
+  for (auto& shard : tcp_only.shards) {
+    EXPECT_EQ(shard.tcp.rfind("tcp://127.0.0.1:", 0), 0u);
+    EXPECT_EQ(shard.ipc.rfind("@dlrun-ps-", 0), 0u);
+    shard.ipc.clear();
+  }
+  for (auto& shard : full.shards) shard.tcp = "tcp://127.0.0.1:1";  // only ipc can work
+  ClientOptions options;
+  options.worker = worker_id("worker", 0);
+  const auto a = Client::connect(full, options).value();
+  const TableSchema schema{
+      .name = "t", .dim = 4, .learning_rate = -1, .consistency = Consistency::kBsp};
+  const auto table = a->open_table(schema, kLong);
+  ASSERT_TRUE(table) << table.error().to_string();
+  const std::vector<std::uint64_t> keys = {1, 2, 3, 4, 5, 6, 7, 8};
+  ASSERT_TRUE(a->push(*table, keys, std::vector<float>(32, 2.0f), kLong));
+  ASSERT_TRUE(a->clock(*table, kLong));
+  std::vector<float> out(32);
+  auto pending = a->pull_async(*table, keys, out, kLong).value();
+  const TaskId other{JobId{1}, "worker", 1, Generation{1}};
+  for (std::uint32_t rank : {0u, 1u})
+    ASSERT_TRUE(server->send(task_of(rank), task::WorkerLeft{other}));
+  const Status pulled = pending.wait();
+  ASSERT_TRUE(pulled) << pulled.error().to_string();
+  EXPECT_EQ(out, std::vector<float>(32, 2.0f));
+  const auto b = Client::connect(tcp_only, {}).value();
+  ASSERT_TRUE(b->open_table(schema, kLong));
+  std::fill(out.begin(), out.end(), 0.0f);
+  ASSERT_TRUE(b->pull(*table, keys, out, kLong));
+  EXPECT_EQ(out, std::vector<float>(32, 2.0f));
+  const pid_t first = pids[0], second = pids[1];
+  ASSERT_TRUE(server->send(task_of(0), task::StopNow{}));
+  EXPECT_TRUE(exited(end_of(first), 0));
+  ::kill(second, SIGTERM);
+  EXPECT_TRUE(exited(end_of(second), 0));
+}
+
+TEST_F(ShardHost, TellsWhatIsWrongWithItsEnvironment) {
+  EXPECT_TRUE(exited(end_of(spawn({})), 2));
+  EXPECT_TRUE(exited(end_of(spawn({"DLRUN_SOCKET=/tmp/x", "DLRUN_TOKEN=short"})), 2));
+  start(0, "192.0.2.1");  // no such address here
+  EXPECT_TRUE(exited(end_of(pids[0]), 1));
+}
+
+TEST_F(ShardHost, AKilledHostLeavesItsClientsWithAnErrorWithinTheirDeadline) {
+  start(0);
+  start(1);
+  const PsView full = wait_ready();
+  const auto client = Client::connect(full, {}).value();
+  const Table table =
+      client->open_table({.name = "t", .dim = 1, .consistency = Consistency::kAsp}, kLong).value();
+  const pid_t victim = pids[1];
+  ::kill(victim, SIGKILL);
+  EXPECT_TRUE(WIFSIGNALED(end_of(victim)));
+  std::vector<std::uint64_t> keys(100);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  const SystemClock clock;
+  const TimePoint start_time = clock.now();
+  EXPECT_EQ(client->push(table, keys, std::vector<float>(100), milliseconds(500)).error().code,
+            Errc::kDeadlineExceeded);
+  EXPECT_LT(clock.now() - start_time, seconds(10));
+}
+
+}  // namespace
+}  // namespace dlrun::ps
