@@ -35,6 +35,9 @@ struct RegisterAck {
   logEndpoint @3 :Text;
   logKey @4 :Text;
   unknownTasks @5 :List(Common.TaskId);
+  floorTerm @6 :UInt64;
+  floorCounter @7 :UInt64;
+  sequence @8 :UInt64;
 }
 
 struct PrepareTask {
@@ -113,6 +116,7 @@ struct Register {
   capacity @3 :Job.NodeCapacity;
   tasks @4 :List(TaskUpdate);
   version @5 :Text;
+  sequence @6 :UInt64;
 }
 
 struct Heartbeat {

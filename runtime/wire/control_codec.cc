@@ -48,6 +48,9 @@ struct PutToAgent {
     b.setHeartbeatNs(m.heartbeat.count());
     b.setLogEndpoint(m.log_endpoint);
     b.setLogKey(m.log_key);
+    b.setFloorTerm(m.epoch_floor.term);
+    b.setFloorCounter(m.epoch_floor.counter);
+    b.setSequence(m.sequence);
     auto tasks = b.initUnknownTasks(m.unknown_tasks.size());
     for (unsigned i = 0; i < m.unknown_tasks.size(); ++i) wire::put(tasks[i], m.unknown_tasks[i]);
   }
@@ -119,6 +122,7 @@ struct PutFromAgent {
     auto tasks = b.initTasks(m.tasks.size());
     for (unsigned i = 0; i < m.tasks.size(); ++i) put(tasks[i], m.tasks[i]);
     b.setVersion(m.version);
+    b.setSequence(m.sequence);
   }
   void operator()(const Heartbeat& m) {
     auto b = to.initHeartbeat();
@@ -188,6 +192,8 @@ Result<ToAgent> get(schema_to::Reader from) {
       const auto r = from.getRegisterAck();
       RegisterAck m{r.getTerm(), Duration(r.getLeaseNs()), Duration(r.getHeartbeatNs()), to_string(r.getLogEndpoint()),
                     to_string(r.getLogKey()), {}};
+      m.epoch_floor = Epoch{r.getFloorTerm(), r.getFloorCounter()};
+      m.sequence = r.getSequence();
       for (const auto id : r.getUnknownTasks()) {
         DLRUN_ASSIGN(m.unknown_tasks.emplace_back(), wire::get(id));
       }
@@ -264,7 +270,7 @@ Result<FromAgent> get(schema_from::Reader from) {
     case schema_from::REGISTER: {
       const auto r = from.getRegister();
       Register m{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()), to_string(r.getAddress()),
-                 wire::get(r.getCapacity()), {}, to_string(r.getVersion())};
+                 wire::get(r.getCapacity()), {}, to_string(r.getVersion()), r.getSequence()};
       for (const auto update : r.getTasks()) {
         DLRUN_ASSIGN(m.tasks.emplace_back(), get(update));
       }

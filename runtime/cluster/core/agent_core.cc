@@ -49,7 +49,7 @@ void AgentCore::recover(const FoundTask& found) {
   task.start = found.start;
   task.pid = found.pid;
   if (found.ready) task.ready = *found.ready;
-  const bool started = found.start.has_value() || found.task.start_at_once;
+  const bool started = found.start.has_value();
   task.state = !started      ? TaskState::kPrepared
                : found.ready ? TaskState::kReady
                              : TaskState::kRunning;
@@ -73,9 +73,9 @@ AgentEffects AgentCore::start(Now now) {
 }
 
 void AgentCore::register_now(Now now) {
-  Register message{
-      settings_.node,   settings_.incarnation, settings_.address, settings_.capacity, {},
-      settings_.version};
+  if (register_after_ == Duration::zero()) answer_from_ = register_sequence_ + 1;
+  Register message{settings_.node, settings_.incarnation, settings_.address,    settings_.capacity,
+                   {},             settings_.version,     ++register_sequence_};
   for (const auto& [id, task] : tasks_) message.tasks.push_back(update_of(task));
   out_.push_back(SendToCoordinator{std::move(message)});
   register_after_ = register_after_ == Duration::zero()
@@ -101,21 +101,23 @@ AgentEffects AgentCore::on_link_up(Now now) {
 AgentEffects AgentCore::on_link_down(Now now) {
   if (registered_) {
     registered_ = false;
-    register_after_ = settings_.register_retry_first;
-    register_at_ = now.at + register_after_;
+    register_after_ = Duration::zero();
+    register_at_ = now.at + settings_.register_retry_first;
   }
   return take();
 }
 
 AgentEffects AgentCore::on_message(const ToAgent& message, Now now) {
+  if (registered_ && now.at >= ack_deadline_) unregister(now);  // a process that was stopped wakes up late
   std::visit([&](const auto& m) { on(m, now); }, message);
   return take();
 }
 
 void AgentCore::on(const RegisterAck& message, Now now) {
-  if (message.term < term_) return;  // of a coordinator that was replaced
+  if (message.term < term_ || message.sequence < answer_from_) return;
   const bool news = !registered_ || message.term != term_;
   term_ = message.term;
+  epoch_floor_ = std::max(epoch_floor_, message.epoch_floor);
   lease_ = message.lease;
   heartbeat_ = message.heartbeat;
   registered_ = true;
@@ -207,11 +209,12 @@ void AgentCore::unknown(const TaskId& task, Epoch epoch) {
 }
 
 void AgentCore::on(const PrepareTask& message, Now now) {
+  if (!registered_) return;
   if (Task* task = find(message.task, message.epoch)) return update(*task);
   const bool over =
       tombstones_.count({message.task, message.epoch}) != 0 && !settings_.bugs.has("no_tombstones");
   Epoch& newest = newest_epoch_[message.task.job];
-  if (over || message.epoch < newest) return unknown(message.task, message.epoch);
+  if (over || message.epoch < newest || message.epoch < epoch_floor_) return unknown(message.task, message.epoch);
   newest = message.epoch;
   Task& task = tasks_[message.task];
   task = {};
@@ -227,6 +230,7 @@ void AgentCore::on(const PrepareTask& message, Now now) {
 }
 
 void AgentCore::on(const StartTask& message, Now) {
+  if (!registered_) return;
   Task* task = find(message.task, message.epoch);
   if (task == nullptr) return unknown(message.task, message.epoch);
   if (!task->start) task->start = message;
@@ -292,7 +296,9 @@ void AgentCore::on(const LeaseReply& message, Now) {
 }
 
 void AgentCore::on(const SplitDoneAck& message, Now) {
-  pending_.erase(done_key(message.task, message.input, message.split_id, message.pass));
+  if (pending_.erase(done_key(message.task, message.input, message.split_id, message.pass)) == 0) return;
+  const Task* task = find(message.task, message.epoch);
+  if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(message.task)) update(*task);
 }
 
 void AgentCore::on(const TaskEndAck& message, Now) {
@@ -377,10 +383,19 @@ TaskUpdate AgentCore::update_of(const Task& task) const {
   update.task = task.prepare.task;
   update.epoch = task.prepare.epoch;
   update.state = task.state;
-  update.end = task.end;
+  // its end waits until what it finished reading is recorded: else its splits would be read again
+  if (task.state == TaskState::kEnded && splits_pending(task.prepare.task)) update.state = TaskState::kStopping;
+  if (update.state == TaskState::kEnded) update.end = task.end;
   update.ready = task.ready;
   update.pid = task.pid;
   return update;
+}
+
+bool AgentCore::splits_pending(const TaskId& id) const {
+  return std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
+    const auto* done = std::get_if<SplitDone>(&entry.second.message);
+    return done != nullptr && done->task == id;
+  });
 }
 
 void AgentCore::update(const Task& task) { out_.push_back(SendToCoordinator{update_of(task)}); }

@@ -5,7 +5,8 @@
 /// The link:   Unregistered -1-> Registered -2-> Unregistered
 ///   1: RegisterAck. 2: no HeartbeatAck for `lease`, or HeartbeatAck{known = false} or of a higher
 ///   term, or on_link_down().
-///      Tasks run on; Register is repeated with backoff.
+///      Tasks run on; Register is repeated with backoff. Nothing is prepared or started before the answer: by then the
+///      coordinator may have given this node's ports to others.
 /// A task:     (new) -1-> Preparing -2-> Prepared -3-> Starting -4-> Running -5-> Ready
 ///                       each -6-> Stopping -7-> Ended -8-> (forgotten)
 ///   1: PrepareTask of an epoch not below the newest seen of its job. 2: on_prepared. 3: StartTask,
@@ -103,7 +104,7 @@ using AgentEffects = std::vector<AgentEffect>;
 /// A task found on disk by a new agent process: its shim runs, or left its end.
 struct FoundTask {
   PrepareTask task;
-  std::optional<StartTask> start;  ///< none: was prepared, never started
+  std::optional<StartTask> start;  ///< as SpawnShim gave it; none: was prepared, never started
   std::int64_t pid = 0;
   std::optional<TaskEnd> end;  ///< the shim's record
   std::optional<TaskReadyInfo> ready;
@@ -183,6 +184,7 @@ class AgentCore {
   void register_now(Now now);
   void unregister(Now now);
   TaskUpdate update_of(const Task& task) const;
+  bool splits_pending(const TaskId& id) const;
   Task* find(const TaskId& task, Epoch epoch);
   void repeat(std::string key, FromAgent message, Now now);
   AgentEffects take();
@@ -193,6 +195,9 @@ class AgentCore {
   Duration lease_{0}, heartbeat_{0};
   std::uint64_t heartbeat_sequence_ = 0;
   TimePoint heartbeat_at_, ack_deadline_, register_at_;
+  std::uint64_t register_sequence_ = 0;
+  std::uint64_t answer_from_ = 0;  ///< an ack of an earlier Register is of a link that was given up
+  Epoch epoch_floor_;
   Duration register_after_{0};
   std::map<TaskId, Task> tasks_;
   std::map<JobId, Epoch> newest_epoch_;  ///< bounded by tombstones_max

@@ -224,6 +224,8 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
   fence(node, stale, now);
   const Membership::Node& known = *membership_.find(node);
   placer_.set_schedulable(node, known.state == NodeState::kUp, std::string(to_string(known.state)));
+  ack.sequence = message.sequence;
+  ack.epoch_floor = lowest_live_epoch(node);
   out_.push_back(SendToAgent{node, std::move(ack)});
   const bool new_process = joined != Membership::Joined::kSame;
   for (auto& [id, job] : jobs_) {
@@ -237,6 +239,17 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
   place_ready(now);
 }
 
+Epoch CoordinatorCore::lowest_live_epoch(const NodeId& node) const {
+  Epoch lowest{term_, epoch_counter_ + 1};
+  for (const auto& [id, job] : jobs_) {
+    if (job.epoch == Epoch{} || job.epoch >= lowest || job.lost_nodes.count(node) != 0) continue;
+    const bool here = std::any_of(job.tasks.begin(), job.tasks.end(),
+                                  [&](const PlacedTask& t) { return t.slot.node == node; });
+    if (here) lowest = job.epoch;
+  }
+  return lowest;
+}
+
 bool CoordinatorCore::task_is_live(const TaskId& task, Epoch epoch, const NodeId& node) const {
   const auto it = jobs_.find(task.job);
   if (it == jobs_.end()) return false;
@@ -248,9 +261,10 @@ bool CoordinatorCore::task_is_live(const TaskId& task, Epoch epoch, const NodeId
 
 void CoordinatorCore::route(const NodeId& from, const TaskId& task, Epoch epoch,
                             const FromAgent& message, Now now) {
-  const bool to_job = task_is_live(task, epoch, from) ||
-                      (settings_.bugs.has("accept_stale_lease") &&
-                       std::holds_alternative<LeaseSplits>(message) && jobs_.count(task.job) != 0);
+  const bool stale_wanted =
+      (settings_.bugs.has("accept_stale_lease") && std::holds_alternative<LeaseSplits>(message)) ||
+      (settings_.bugs.has("accept_stale_update") && std::holds_alternative<TaskUpdate>(message));
+  const bool to_job = task_is_live(task, epoch, from) || (stale_wanted && jobs_.count(task.job) != 0);
   if (to_job)
     out_.push_back(ToJob{task.job, TaskMessage{from, message}});
   else

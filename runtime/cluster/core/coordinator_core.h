@@ -149,6 +149,8 @@ class CoordinatorCore {
   void on_job_over(const JobOver& message, Now now);
   void on_needs_placement(const JobNeedsPlacement& message, Now now);
   void drop_job(JobId id);
+  /// Of the jobs with live tasks on the node; the next to be given when there is none.
+  Epoch lowest_live_epoch(const NodeId& node) const;
   bool task_is_live(const TaskId& task, Epoch epoch, const NodeId& node) const;
   JobView full_view(const LiveJob& job) const;
   /// One line: why it is not placed.

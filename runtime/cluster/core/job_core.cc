@@ -138,9 +138,12 @@ void JobCore::on(const NodeGone& input, Now now) {
 void JobCore::on(const Kill& input, Now) { record_.apply(Event(input.request)); }
 
 void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
-  const auto index = record_.index_of(update.task);
-  const bool current = update.epoch == epoch() || settings_.bugs.has("accept_stale_update");
-  if (!index || !current || node_of(*index) != from) {
+  const bool accept_stale = settings_.bugs.has("accept_stale_update");
+  TaskId id = update.task;
+  if (accept_stale) id.generation = record_.generation;
+  const auto index = record_.index_of(id);
+  const bool current = (update.epoch == epoch() && index && node_of(*index) == from) || (accept_stale && index);
+  if (!current) {
     if (update.state == TaskState::kEnded)
       out_.push_back(SendToAgent{from, TaskEndAck{update.task, update.epoch}});
     else

@@ -43,8 +43,11 @@ void JobCore::drop_consumer(std::size_t index) {
 
 std::optional<std::size_t> JobCore::live_task(const TaskId& task, Epoch of, Errc& error,
                                               std::string& context) const {
-  const auto index = record_.index_of(task);
-  if ((of != epoch() && !settings_.bugs.has("accept_stale_lease")) || !index) {
+  const bool accept_stale = settings_.bugs.has("accept_stale_lease");
+  TaskId id = task;
+  if (accept_stale) id.generation = record_.generation;
+  const auto index = record_.index_of(id);
+  if (!index || (of != epoch() && !accept_stale)) {
     error = Errc::kStaleEpoch;
     context = to_string(task) + " belongs to epoch " + to_string(of) + ", " +
               to_string(record_.id) + " runs under " + to_string(epoch());

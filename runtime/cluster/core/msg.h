@@ -150,6 +150,8 @@ struct RegisterAck {
   std::string log_endpoint;           ///< where logs are shipped (data plane)
   std::string log_key;                ///< the coordinator's CURVE public key (Z85)
   std::vector<TaskId> unknown_tasks;  ///< kill these: they belong to no live epoch
+  Epoch epoch_floor;                  ///< no live epoch of this node is below: refuse PrepareTask of those
+  std::uint64_t sequence = 0;         ///< of the Register that this answers
   friend bool operator==(const RegisterAck&, const RegisterAck&) = default;
 };
 
@@ -281,6 +283,7 @@ struct Register {
   sched::NodeCapacity capacity;
   std::vector<TaskUpdate> tasks;
   std::string version;
+  std::uint64_t sequence = 0;  ///< counts this incarnation's tries
   friend bool operator==(const Register&, const Register&) = default;
 };
 

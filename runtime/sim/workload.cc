@@ -1,0 +1,193 @@
+// The people and the faults of a World.
+
+#include <algorithm>
+
+#include "runtime/sim/world.h"
+
+namespace dlrun::sim {
+
+using namespace dlrun::cluster;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+JobSpec World::random_spec() {
+  SplitMix64& rng = loop_.rng();
+  JobSpec spec;
+  spec.name = "sim";
+  spec.owner = "someone";
+  spec.grace = seconds(3);
+  spec.priority = static_cast<std::int32_t>(rng.below(3));
+  RoleSpec worker;
+  worker.name = "worker";
+  worker.count_min = worker.count_max = static_cast<std::uint32_t>(1 + rng.below(4));
+  if (rng.below(8) == 0) worker.count_max = worker.count_min + 3;
+  worker.resources.cpu_milli = static_cast<std::int64_t>(500 + 500 * rng.below(3));
+  SimProgram program;
+  program.run_ms = 50 + rng.below(8000);
+  if (rng.below(6) == 0) program.code = static_cast<int>(1 + rng.below(3));
+  if (rng.below(12) == 0) program.signal = 11;
+  if (rng.below(8) == 0) program.hang = true;
+  if (rng.below(8) == 0) program.ignore_term = true;
+  if (rng.below(3) == 0) program.barriers = 1 + rng.below(4);
+  if (rng.below(3) == 0) {
+    program.input = "train";
+    io::InputSpec input;
+    input.name = "train";
+    input.uris = {"sim:/data"};
+    input.passes = static_cast<std::uint32_t>(1 + rng.below(2));
+    spec.inputs.push_back(input);
+  }
+  if (rng.below(3) == 0) {
+    RoleSpec shard;
+    shard.name = "ps";
+    shard.kind = RoleKind::kService;
+    shard.program = RoleProgram::kShardHost;
+    shard.count_min = shard.count_max = static_cast<std::uint32_t>(1 + rng.below(2));
+    shard.resources.cpu_milli = 500;
+    spec.roles.push_back(shard);
+    worker.after = {"ps"};
+    program.pushes = 5 + rng.below(30);
+  }
+  worker.argv = to_argv(program);
+  spec.roles.push_back(worker);
+  if (rng.below(5) == 0) spec.time_limit = seconds(5 + rng.below(20));
+  spec.restart.restarts_max = static_cast<std::uint32_t>(rng.below(4));
+  if (rng.below(3) == 0) spec.restart.on.push_back(Cause::kExit);
+  return spec;
+}
+
+void World::plan_workload() {
+  const Duration part = settings_.storm * 4 / 5;
+  for (std::uint32_t i = 0; i < settings_.jobs; ++i)
+    loop_.after(loop_.between(Duration{0}, part), [this] {
+      SubmitJob submit{random_spec(), "key-" + std::to_string(wishes_.size())};
+      const std::string key = submit.idempotency_key;
+      wishes_.push_back({std::move(submit), key});
+      wish(wishes_.size() - 1);
+      if (loop_.chance(0.1)) {  // somebody retries although it went well
+        const std::size_t again = wishes_.size() - 1;
+        loop_.after(seconds(5), [this, again] {
+          wishes_[again].done = false;
+          wish(again);
+        });
+      }
+    });
+  for (std::uint32_t i = 0; i < settings_.jobs / 4; ++i)
+    loop_.after(loop_.between(seconds(2), part), [this] {
+      if (checker_.acked().empty()) return;
+      auto it = checker_.acked().begin();
+      std::advance(it, static_cast<std::ptrdiff_t>(loop_.rng().below(checker_.acked().size())));
+      wishes_.push_back({KillJob{*it, "changed my mind"}, ""});
+      wish(wishes_.size() - 1);
+    });
+}
+
+/// Asks, and asks again while there is no answer; a refusal for now (store, start) counts as none.
+void World::wish(std::size_t index) {
+  if (wishes_[index].done) return;
+  if (coordinator_) {
+    const std::uint64_t call = ++last_call_;
+    calls_[call] = index;
+    perform(coordinator_->on_call(call, wishes_[index].call, loop_.now()));
+  }
+  loop_.after(seconds(1), [this, index] { wish(index); });
+}
+
+void World::answer(const ReplyApi& reply) {
+  const auto it = calls_.find(reply.call);
+  if (it == calls_.end()) return;
+  Wish& asked = wishes_[it->second];
+  calls_.erase(it);
+  if (!reply.reply) {
+    const Errc code = reply.reply.error().code;
+    if (code == Errc::kNotFound && std::holds_alternative<KillJob>(asked.call))
+      checker_.violated("an acknowledged job is not known: " + reply.reply.error().context);
+    if (code == Errc::kFailedPrecondition) {
+      const auto* kill = std::get_if<KillJob>(&asked.call);
+      if (kill && !checker_.ended(kill->job))
+        checker_.violated("a kill of " + to_string(kill->job) + " was refused though it had not ended");
+      asked.done = true;
+    }
+    return;
+  }
+  asked.done = true;
+  if (const auto* ack = std::get_if<SubmitAck>(&*reply.reply)) checker_.on_submit_acked(asked.key, ack->job);
+}
+
+void World::plan_faults() {
+  const std::uint64_t faults = 2 + loop_.rng().below(14);
+  for (std::uint64_t i = 0; i < faults; ++i)
+    loop_.after(loop_.between(seconds(1), settings_.storm * 9 / 10), [this] { fault(); });
+}
+
+void World::fault() {
+  auto it = nodes_.begin();
+  std::advance(it, static_cast<std::ptrdiff_t>(loop_.rng().below(nodes_.size())));
+  SimNode& node = *it->second;
+  switch (loop_.rng().below(7)) {
+    case 0:
+    case 1:
+      if (!coordinator_) return;
+      crash_coordinator();
+      loop_.after(loop_.between(milliseconds(100), seconds(8)), [this] { start_coordinator(); });
+      return;
+    case 2:
+      if (!node.agent_alive()) return;
+      ++result_.agent_crashes;
+      node.crash_agent();
+      loop_.after(loop_.between(milliseconds(100), seconds(6)), [&node] { node.start_agent(); });
+      return;
+    case 3:
+      if (!node.agent_alive()) return;
+      ++result_.machine_crashes;
+      node.crash_machine();
+      loop_.after(loop_.between(seconds(1), seconds(50)), [&node] { node.start_agent(); });
+      return;
+    case 4:
+      ++result_.partitions;
+      network_.cut(node.id());
+      loop_.after(loop_.between(seconds(1), seconds(60)), [this, id = node.id()] { network_.heal(id); });
+      return;
+    case 5:
+      store_.set_full(true);
+      loop_.after(loop_.between(milliseconds(100), seconds(6)), [this] { store_.set_full(false); });
+      return;
+    default:
+      store_.set_delay(milliseconds(600));
+      loop_.after(seconds(10), [this] { store_.set_delay(milliseconds(5)); });
+      return;
+  }
+}
+
+/// The storm is over: the network is whole, the disk has room; what still runs after a while is killed.
+void World::calm_down() {
+  calm_ = true;
+  network_.heal_all();
+  store_.set_full(false);
+  store_.set_delay(milliseconds(5));
+  loop_.after(settings_.rest / 2, [this] {
+    for (JobId job : checker_.acked())
+      if (!checker_.ended(job)) {
+        wishes_.push_back({KillJob{job, "the day is over"}, ""});
+        wish(wishes_.size() - 1);
+      }
+  });
+}
+
+void World::check_rest() {
+  if (!coordinator_ || !coordinator_->serving()) return checker_.violated("at rest: the coordinator does not serve");
+  for (JobId job : checker_.acked())
+    if (!checker_.ended(job)) checker_.violated("at rest: " + to_string(job) + " has not ended");
+  if (checker_.running() != 0)
+    checker_.violated("at rest: " + std::to_string(checker_.running()) + " processes run");
+  if (coordinator_->live_jobs() != 0 || !jobs_.empty()) checker_.violated("at rest: the coordinator holds jobs");
+  for (const auto& [id, node] : nodes_) {
+    if (node->tasks_known() != 0) checker_.violated("at rest: the agent of " + id.value + " holds tasks");
+    const Membership::Node* known = coordinator_->membership().find(id);
+    if (known == nullptr || known->state != NodeState::kUp) checker_.violated("at rest: " + id.value + " is not up");
+    const sched::Usage used = placer_->usage(id);
+    if (used.cpu_milli_used != 0 || used.ports_used != 0) checker_.violated("at rest: " + id.value + " has leases");
+  }
+}
+
+}  // namespace dlrun::sim

@@ -1,0 +1,46 @@
+// The simulator must be able to fail: each planted bug is found within a bounded number of seeds.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "runtime/sim/world.h"
+
+namespace dlrun::sim {
+namespace {
+
+struct Planted {
+  const char* name;
+  std::uint64_t seeds_max;
+};
+
+void PrintTo(const Planted& p, std::ostream* out) { *out << p.name; }
+
+class PlantedBug : public testing::TestWithParam<Planted> {};
+
+TEST_P(PlantedBug, IsFound) {
+  for (std::uint64_t seed = 1; seed <= GetParam().seeds_max; ++seed) {
+    WorldSettings settings;
+    settings.seed = seed;
+    settings.nodes = 2 + static_cast<std::uint32_t>(mix64(seed) % 4);
+    settings.bugs.name = GetParam().name;
+    const WorldResult result = World(settings).run();
+    if (!result.violation) continue;
+    std::printf("%s: found by seed %llu: %s\n", GetParam().name, static_cast<unsigned long long>(seed),
+                result.violation->c_str());
+    return;
+  }
+  FAIL() << GetParam().name << " was not found in " << GetParam().seeds_max << " seeds";
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, PlantedBug,
+                         testing::Values(Planted{"term_not_raised", 100}, Planted{"submit_acked_before_durable", 400},
+                                         Planted{"ack_end_before_durable", 400}, Planted{"finish_before_all_ended", 100},
+                                         Planted{"no_tombstones", 400}, Planted{"unknown_tasks_left_running", 400},
+                                         Planted{"returning_node_not_fenced", 400}, Planted{"accept_stale_lease", 400},
+                                         Planted{"accept_stale_update", 400}, Planted{"lease_repeat_granted_again", 400},
+                                         Planted{"split_done_not_recorded", 400}, Planted{"barrier_counts_repeats", 400}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace dlrun::sim
