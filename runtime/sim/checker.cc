@@ -59,6 +59,16 @@ void Checker::on_durable(const Event& event) {
     check_current(e->consumer.job, e->consumer.generation, "a split's end");
   } else if (const auto* e = std::get_if<BarrierMet>(&event)) {
     check_current(e->job, e->generation, "a barrier");
+  } else if (const auto* e = std::get_if<InputFilesSet>(&event)) {
+    check_current(e->job, e->generation, "a file table");
+    Job& job = jobs_[e->job];
+    for (const io::InputSpec& input : job.spec.inputs) {
+      if (input.name != e->input) continue;
+      std::uint64_t splits = 0;
+      for (const io::FileEntry& file : e->files)
+        splits += (file.size_bytes + input.split_bytes - 1) / input.split_bytes;
+      job.splits[input.name] = splits * input.passes;
+    }
   }
 }
 
@@ -76,6 +86,12 @@ void Checker::on_job_ended(Job& job, const JobView& view) {
       const auto end = process_ends_.find(placed.task);
       if (counts && (end == process_ends_.end() || !end->second.ok()))
         violated(to_string(view.id) + " succeeded though " + to_string(placed.task) + " did not");
+    }
+    for (const auto& [input, splits] : job.splits) {
+      const std::size_t read = readers_[{{view.id, job.generation}, input}].size();
+      if (read != splits)
+        violated(to_string(view.id) + " succeeded but read " + std::to_string(read) + " of " + std::to_string(splits) +
+                 " splits of " + input);
     }
     if (view.exit_code != 0) violated(to_string(view.id) + " succeeded with an exit code");
   } else if (view.exit_code == 0) {
@@ -145,13 +161,12 @@ void Checker::on_barrier_passed(const TaskId& task, const std::string& name, std
 }
 
 void Checker::on_split_read(const TaskId& task, const std::string& input, const io::Split& split) {
-  const std::string key = to_string(task.job) + "#" + std::to_string(task.generation.value) + " " + input + " " +
-                          std::to_string(split.pass) + " " + std::to_string(split.id);
-  const auto [it, fresh] = readers_.emplace(key, task);
+  auto& readers = readers_[{{task.job, task.generation}, input}];
+  const auto [it, fresh] = readers.emplace(std::make_pair(split.pass, split.id), task);
   if (fresh || it->second == task) return;
   const auto end = process_ends_.find(it->second);
   const bool failed = end != process_ends_.end() && !end->second.ok();
-  if (!failed) violated("split " + key + " was read by " + to_string(it->second) + " and by " + to_string(task));
+  if (!failed) violated("split " + std::to_string(split.id) + " of pass " + std::to_string(split.pass) + " was read by " + to_string(it->second) + " and by " + to_string(task));
   it->second = task;
 }
 

@@ -8,7 +8,7 @@
 ///   no port held by two running processes, CPUs of running processes within the node
 ///   one final state per job; none before all of its tasks have ended; recorded ends are what happened
 ///   an acknowledged submit is durable; one key, one job
-///   a split is read by one process, unless the reader failed; a barrier opens when all are there
+///   a split is read by one process, unless the reader failed; all are read when a job succeeds; a barrier opens when all are there
 ///   every push acknowledged by a shard is in its rows exactly once, under the shard's epoch
 ///   after quiet: every acknowledged job has ended and nothing runs anywhere
 
@@ -55,6 +55,7 @@ class Checker {
     std::vector<cluster::PlacedTask> tasks;
     cluster::JobSpec spec;
     std::map<TaskId, cluster::TaskEnd> ends;  ///< of the generation, durable
+    std::map<std::string, std::uint64_t> splits;  ///< of an input, all passes
     std::optional<cluster::JobView> final_view;
     bool generation_over = false;
   };
@@ -78,7 +79,8 @@ class Checker {
   std::set<JobId> acked_;
   std::map<std::string, JobId> keys_;
   std::map<std::pair<TaskId, std::string>, std::uint64_t> entered_;
-  std::map<std::string, TaskId> readers_;  ///< by split of a generation
+  using InputOf = std::pair<std::pair<JobId, Generation>, std::string>;
+  std::map<InputOf, std::map<std::pair<std::uint32_t, std::uint64_t>, TaskId>> readers_;  ///< by pass and split
   std::set<std::string> pushes_;
   std::map<TaskId, std::map<std::uint64_t, std::uint64_t>> rows_;  ///< shard -> key -> pushes accepted
   std::optional<std::string> violation_;

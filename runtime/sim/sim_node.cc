@@ -103,7 +103,7 @@ void SimNode::perform(const SignalShim& effect) {
     end_process(pid, TaskEnd{.cause = Cause::kSignal, .signal = signal});
   };
   if (effect.grace == Duration::zero()) {
-    world_.loop().after(milliseconds(1), [die] { die(9); });
+    world_.loop().after(world_.loop().between(milliseconds(1), milliseconds(400)), [die] { die(9); });
   } else if (!process.program.ignore_term) {
     process.stopping = true;
     const Duration takes = world_.loop().between(milliseconds(1), milliseconds(50));

@@ -22,6 +22,40 @@ Overload(F...) -> Overload<F...>;
 
 const NodeId kCoordinatorNode{""};
 
+std::string describe(const TaskUpdate& m) {
+  return "update " + to_string(m.task) + " of " + to_string(m.epoch) + " " + std::string(to_string(m.state)) + " " +
+         std::string(to_string(m.end.cause)) + " " + m.end.detail;
+}
+
+std::string describe(const ToAgent& message) {
+  static constexpr const char* kNames[] = {"register_ack", "prepare",     "start",        "stop",          "worker_gone",
+                                           "barrier_done", "lease_reply", "task_end_ack", "heartbeat_ack", "split_done_ack"};
+  std::string text = kNames[message.index()];
+  std::visit(
+      [&](const auto& m) {
+        if constexpr (requires { m.task; m.epoch; }) text += " " + to_string(m.task) + " of " + to_string(m.epoch);
+        if constexpr (requires { m.unknown_tasks; })
+          for (const TaskId& task : m.unknown_tasks) text += " unknown " + to_string(task);
+      },
+      message);
+  return text;
+}
+
+std::string describe(const FromAgent& message) {
+  static constexpr const char* kNames[] = {"register",    "heartbeat",    "update",     "progress",       "barrier_arrive",
+                                           "input_files", "lease_splits", "split_done", "worker_gone_ack"};
+  if (const auto* m = std::get_if<TaskUpdate>(&message)) return describe(*m);
+  std::string text = kNames[message.index()];
+  if (const auto* m = std::get_if<Register>(&message))
+    for (const TaskUpdate& update : m->tasks) text += "; " + describe(update);
+  std::visit(
+      [&](const auto& m) {
+        if constexpr (requires { m.task; m.epoch; }) text += " " + to_string(m.task) + " of " + to_string(m.epoch);
+      },
+      message);
+  return text;
+}
+
 }  // namespace
 
 Token World::Tokens::issue(std::string_view purpose, Epoch epoch) const {
@@ -36,7 +70,11 @@ World::World(WorldSettings settings)
     : settings_(std::move(settings)),
       loop_(settings_.seed),
       network_(loop_, settings_.faults ? NetworkFaults{} : NetworkFaults{.loss = 0, .duplicate = 0, .straggle = 0}),
-      store_(loop_, [this](const Event& event) { checker_.on_durable(event); }) {
+      store_(loop_, [this](const Event& event) {
+        if (settings_.keep_trace)
+          trace("durable: " + to_string(job_of(event)) + " " + std::string(kind_of(event)) + " " + text_of(event));
+        checker_.on_durable(event);
+      }) {
   for (std::uint32_t i = 0; i < settings_.nodes; ++i) {
     sched::NodeCapacity capacity;
     capacity.node = NodeId{std::to_string(i + 1)};
@@ -74,7 +112,12 @@ WorldResult World::run() {
 
 // ---- the coordinator's process -------------------------------------------------------------------------------------
 
+void World::trace(std::string line) {
+  result_.trace.push_back(std::to_string(loop_.now().at.time_since_epoch() / milliseconds(1)) + " ms " + std::move(line));
+}
+
 void World::start_coordinator() {
+  if (settings_.keep_trace) trace("the coordinator starts");
   ++life_;
   armed_.reset();
   placer_ = std::make_unique<sched::SchedulerCore>();
@@ -213,6 +256,7 @@ void World::send_to_agent(const SendToAgent& effect) {
   const auto it = nodes_.find(effect.node);
   if (it == nodes_.end()) return;
   SimNode& node = *it->second;
+  if (settings_.keep_trace) trace("to " + effect.node.value + ": " + describe(effect.message));
   network_.send(kCoordinatorNode, effect.node, [&node, to = node.life(), message = effect.message] {
     if (node.life() == to) node.deliver(message);
   });
@@ -221,6 +265,7 @@ void World::send_to_agent(const SendToAgent& effect) {
 void World::to_coordinator(const NodeId& from, Incarnation life_of_agent, FromAgent message) {
   if (const auto* m = std::get_if<Register>(&message)) agent_incarnations_[from] = m->incarnation;
   const Incarnation incarnation = agent_incarnations_[from];
+  if (settings_.keep_trace) trace("from " + from.value + ": " + describe(message));
   const SimNode& node = *nodes_.at(from);
   network_.send(from, kCoordinatorNode,
                 [this, &node, life = life_, life_of_agent, from, incarnation, message = std::move(message)] {

@@ -27,10 +27,12 @@ struct WorldSettings {
   Duration rest{std::chrono::seconds(240)};
   bool faults = true;
   cluster::PlantedBugs bugs;
+  bool keep_trace = false;  ///< WorldResult::trace: what became durable and what agents and coordinator said, line by line
 };
 
 struct WorldResult {
   std::optional<std::string> violation;
+  std::vector<std::string> trace;
   std::uint64_t log_digest = 0;
   std::uint64_t log_records = 0;
   std::uint64_t steps = 0;
@@ -87,6 +89,7 @@ class World final : public NodeWorld {
   void fault();
   void calm_down();
   void check_rest();
+  void trace(std::string line);
 
   WorldSettings settings_;
   SimLoop loop_;

@@ -30,7 +30,10 @@ void print(std::uint64_t seed, const WorldResult& r) {
 TEST(Sim, HoldsItsInvariantsUnderFaults) {
   const Options& want = options();
   if (want.seed) {
-    const WorldResult result = World(settings_of(*want.seed)).run();
+    WorldSettings settings = settings_of(*want.seed);
+    settings.keep_trace = true;
+    const WorldResult result = World(settings).run();
+    for (const std::string& line : result.trace) std::puts(line.c_str());
     print(*want.seed, result);
     EXPECT_FALSE(result.violation.has_value());
     return;

@@ -74,6 +74,8 @@ void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
   }
   if (it->second.kill_requested) return stage(request.job, {}, {ReplyApi{id, ApiReply{KillAck{}}}});
   it->second.kill_requested = true;
+  if (it->second.epoch == Epoch{}) placer_.release(request.job);  // it shall not be placed any more
+  it->second.needs_placement = false;
   JobKillRequested kill{request.job, request.reason, now.wall};
   stage(request.job, {kill}, {ToJob{request.job, Kill{kill}}, ReplyApi{id, ApiReply{KillAck{}}}});
 }

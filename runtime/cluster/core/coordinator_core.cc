@@ -96,7 +96,7 @@ void CoordinatorCore::claimed(Now now) {
     placer_.set_schedulable(node, false, "not heard since the coordinator restarted");
     if (awaited.count(node) != 0) membership_.await(joined, now);
   }
-  for (auto& [id, record] : replayed_) rebuild(std::move(record), referenced, now);
+  for (auto& [id, record] : replayed_) rebuild(std::move(record), now);
   for (const NodeId& node : referenced)
     if (awaited.count(node) == 0) placer_.remove_node(node);
   replayed_.clear();
@@ -104,7 +104,7 @@ void CoordinatorCore::claimed(Now now) {
   begin_serving_when_all_are_heard(now);
 }
 
-void CoordinatorCore::rebuild(JobRecord record, std::set<NodeId>&, Now now) {
+void CoordinatorCore::rebuild(JobRecord record, Now now) {
   LiveJob& job = jobs_[record.id];
   job.spec = record.spec;
   job.submitted = now.at;
@@ -119,7 +119,7 @@ void CoordinatorCore::rebuild(JobRecord record, std::set<NodeId>&, Now now) {
   for (const auto& [index, ended] : record.ends)
     if (ended.end.cause == Cause::kNodeLost) job.lost_nodes.insert(record.tasks[index].slot.node);
   if (record.tasks.empty()) {
-    job.needs_placement = true;
+    job.needs_placement = !record.kill_requested;
   } else {
     const auto [gang, placement] = gang_of(record, now.at);
     const Status adopted = placer_.adopt(gang, placement);
@@ -130,9 +130,7 @@ void CoordinatorCore::rebuild(JobRecord record, std::set<NodeId>&, Now now) {
       stage(record.id, {kill}, {ToJob{record.id, Kill{kill}}});
     }
   }
-  const JobId id = record.id;
   out_.push_back(StartJob{std::move(record), true});
-  (void)id;
 }
 
 void CoordinatorCore::begin_serving_when_all_are_heard(Now now) {
@@ -203,7 +201,7 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
     if (task_is_live(update.task, update.epoch, node)) {
       reported[update.task.job].push_back(update);
     } else if (update.state == TaskState::kEnded) {
-      out_.push_back(SendToAgent{node, TaskEndAck{update.task, update.epoch}});
+      acknowledge_end(node, update);
     } else {
       stale.insert({update.task, update.epoch});
       if (!settings_.bugs.has("unknown_tasks_left_running"))
@@ -281,7 +279,7 @@ void CoordinatorCore::refuse_stale(const NodeId& from, const FromAgent& message,
                        from, StopTask{m.task, m.epoch, Duration{0}, Cause::kCoordinator}});
                    return;
                  }
-                 out_.push_back(SendToAgent{from, TaskEndAck{m.task, m.epoch}});
+                 acknowledge_end(from, m);
                  if (membership_.fenced_task_ended(from, m.task, m.epoch))
                    node_changed({from, NodeState::kUp, "what ran there has ended"}, now);
                },
@@ -299,6 +297,14 @@ void CoordinatorCore::refuse_stale(const NodeId& from, const FromAgent& message,
                },
                [](const auto&) {}},
       message);
+}
+
+void CoordinatorCore::acknowledge_end(const NodeId& node, const TaskUpdate& update) {
+  const auto it = jobs_.find(update.task.job);
+  if (it != jobs_.end() && it->second.epoch == update.epoch)
+    out_.push_back(ToJob{update.task.job, TaskMessage{node, update}});
+  else
+    out_.push_back(SendToAgent{node, TaskEndAck{update.task, update.epoch}});
 }
 
 void CoordinatorCore::fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks,
@@ -356,7 +362,7 @@ void CoordinatorCore::on_needs_placement(const JobNeedsPlacement& message, Now n
   job.epoch = {};
   job.tasks.clear();
   job.lost_nodes.clear();
-  queue_gang(message.job, job, now);
+  if (!job.kill_requested) queue_gang(message.job, job, now);
   place_ready(now);
 }
 

@@ -142,9 +142,11 @@ class CoordinatorCore {
   void queue_gang(JobId id, LiveJob& job, Now now);
   void place_ready(Now now);
   void claimed(Now now);
-  void rebuild(JobRecord record, std::set<NodeId>& referenced, Now now);
+  void rebuild(JobRecord record, Now now);
   void begin_serving_when_all_are_heard(Now now);
   void fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks, Now now);
+  /// Of a task that is over: at once when its epoch is, else by the job, which waits until its end is durable.
+  void acknowledge_end(const NodeId& node, const TaskUpdate& update);
   void refuse_stale(const NodeId& from, const FromAgent& message, Now now);
   void on_job_over(const JobOver& message, Now now);
   void on_needs_placement(const JobNeedsPlacement& message, Now now);

@@ -145,7 +145,7 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   const bool current = (update.epoch == epoch() && index && node_of(*index) == from) || (accept_stale && index);
   if (!current) {
     if (update.state == TaskState::kEnded)
-      out_.push_back(SendToAgent{from, TaskEndAck{update.task, update.epoch}});
+      gate_.stage({record_.id, false, {}, {SendToAgent{from, TaskEndAck{update.task, update.epoch}}}, {}});
     else
       out_.push_back(
           SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kCoordinator}});

@@ -199,6 +199,11 @@ class JobCore {
   void check_barrier(const JobRecord::BarrierKey& key);
   void check_barriers(const std::string& role);
   void make_ledger();
+  void replay(const InputFilesSet& op);
+  void replay(const SplitsLeased& op);
+  void replay(const SplitFinished& op);
+  void replay(const TaskEnded& op);
+  void remember_answer(std::size_t consumer, const std::string& input, LeaseReply reply);
   void drop_consumer(std::size_t index);
   void set_state(JobState state);
   JobEffects flush(Now now);

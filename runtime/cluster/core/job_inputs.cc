@@ -7,33 +7,38 @@
 
 namespace dlrun::cluster {
 
-namespace {
-
-struct Replay {
-  io::Ledger& ledger;
-  std::set<std::string>& inputs_set;
-  void operator()(const InputFilesSet& op) const {
-    if (ledger.set_files(op.input, op.files)) inputs_set.insert(op.input);
-  }
-  void operator()(const SplitsLeased& op) const {
-    if (op.resync) ledger.resync(op.input, op.consumer, op.held);
-    (void)ledger.lease(op.input, op.consumer, op.splits_max);
-  }
-  void operator()(const SplitFinished& op) const {
-    (void)ledger.done(op.input, op.consumer, op.split_id, op.pass);
-  }
-  void operator()(const TaskEnded& op) const { ledger.drop_consumer(op.task); }
-};
-
-}  // namespace
-
 void JobCore::make_ledger() {
   inputs_set_.clear();
   ledger_.reset();
   if (!record_.spec->inputs.empty() && make_ledger_) ledger_ = make_ledger_(record_.spec->inputs);
   if (ledger_)
-    for (const LedgerOp& op : record_.ledger_ops) std::visit(Replay{*ledger_, inputs_set_}, op);
+    for (const LedgerOp& op : record_.ledger_ops) std::visit([this](const auto& o) { replay(o); }, op);
   record_.ledger_ops.clear();
+}
+
+void JobCore::replay(const InputFilesSet& op) {
+  if (ledger_->set_files(op.input, op.files)) inputs_set_.insert(op.input);
+}
+
+/// The answer too: it may have been lost on its way, and will be asked for again.
+void JobCore::replay(const SplitsLeased& op) {
+  if (op.resync) ledger_->resync(op.input, op.consumer, op.held);
+  Result<io::LeaseAnswer> answer = ledger_->lease(op.input, op.consumer, op.splits_max);
+  const auto index = record_.index_of(op.consumer);
+  if (answer && index)
+    remember_answer(*index, op.input, LeaseReply{op.consumer, epoch(), op.request, {}, "", std::move(*answer)});
+}
+
+void JobCore::replay(const SplitFinished& op) { (void)ledger_->done(op.input, op.consumer, op.split_id, op.pass); }
+
+void JobCore::replay(const TaskEnded& op) {
+  if (const auto index = record_.index_of(op.task)) drop_consumer(*index);
+}
+
+void JobCore::remember_answer(std::size_t consumer, const std::string& input, LeaseReply reply) {
+  std::deque<LeaseReply>& answered = answered_[{consumer, input}];
+  answered.push_back(std::move(reply));
+  if (answered.size() > settings_.lease_answers_max) answered.pop_front();
 }
 
 void JobCore::drop_consumer(std::size_t index) {
@@ -96,9 +101,8 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
   if (!ledger_)
     return refuse_lease(from, lease.task, lease.epoch, lease.request, Errc::kNotFound,
                         to_string(record_.id) + " declares no input");
-  std::deque<LeaseReply>& answered = answered_[{*index, lease.input}];
   if (!settings_.bugs.has("lease_repeat_granted_again"))
-    for (const LeaseReply& reply : answered)
+    for (const LeaseReply& reply : answered_[{*index, lease.input}])
       if (reply.request == lease.request) return send_after_durable(*index, reply);
   if (lease.resync) ledger_->resync(lease.input, lease.task, lease.held);
   Result<io::LeaseAnswer> answer = ledger_->lease(lease.input, lease.task, lease.splits_max);
@@ -107,8 +111,7 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
                         answer.error().context);
   LeaseReply reply{lease.task, lease.epoch, lease.request, {}, "", std::move(*answer)};
   const bool changed = lease.resync || reply.answer.state == io::LeaseState::kGranted;
-  answered.push_back(reply);
-  if (answered.size() > settings_.lease_answers_max) answered.pop_front();
+  remember_answer(*index, lease.input, reply);
   if (!changed) return send_after_durable(*index, std::move(reply));
   record_event(SplitsLeased{lease.task, lease.input, lease.splits_max, lease.request, lease.resync,
                             lease.held},
