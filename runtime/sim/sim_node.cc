@@ -152,7 +152,9 @@ void SimNode::perform(const DeliverLease& effect) {
       });
     }
   }
-  world_.loop().after(milliseconds(20), [this, pid = *pid] {
+  // reading takes its time: some leases are open when a node is lost
+  const Duration reading = world_.loop().between(milliseconds(5), milliseconds(4000));
+  world_.loop().after(reading, [this, pid = *pid] {
     const auto it = processes_.find(pid);
     if (it != processes_.end()) ask(it->second);
   });

@@ -157,7 +157,7 @@ void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
 
 void JobCore::check_barrier(const JobRecord::BarrierKey& key) {
   const auto it = barriers_.find(key);
-  if (it == barriers_.end()) return;
+  if (it == barriers_.end() || record_.verdict != Verdict::kNone) return;  // who failed never arrives
   for (std::size_t i = 0; i < tasks_.size(); ++i)
     if (record_.tasks[i].task.role == key.first && tasks_[i].state != TaskState::kEnded &&
         it->second.arrived.count(i) == 0)

@@ -1,0 +1,240 @@
+#include "runtime/cluster/core/agent_core.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace dlrun::cluster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest() : core_(settings()) {}
+  static AgentSettings settings() {
+    AgentSettings s;
+    s.node = NodeId{"a"};
+    s.incarnation = Incarnation{1};
+    return s;
+  }
+  Now now() const { return {TimePoint{} + at_, WallTime{at_.count()}}; }
+  void take(AgentEffects effects) { out_.insert(out_.end(), effects.begin(), effects.end()); }
+  void link(std::uint64_t term = 1, std::vector<TaskId> unknown = {}) {
+    take(core_.start(now()));
+    RegisterAck ack{term, seconds(30), seconds(2), "", "", std::move(unknown), {}, 1};
+    take(core_.on_message(ack, now()));
+  }
+  void tell(ToAgent message) { take(core_.on_message(message, now())); }
+  template <class E>
+  std::vector<E> of() const {
+    std::vector<E> found;
+    for (const AgentEffect& effect : out_)
+      if (const auto* e = std::get_if<E>(&effect)) found.push_back(*e);
+    return found;
+  }
+  template <class M>
+  std::vector<M> said() const {
+    std::vector<M> found;
+    for (const SendToCoordinator& e : of<SendToCoordinator>())
+      if (const auto* m = std::get_if<M>(&e.message)) found.push_back(*m);
+    return found;
+  }
+  PrepareTask prepare(std::uint64_t counter = 1) const {
+    PrepareTask m;
+    m.task = task_;
+    m.epoch = Epoch{1, counter};
+    return m;
+  }
+  StartTask start() const { return StartTask{task_, Epoch{1, 1}, {}, {}, {}}; }
+  void run() {
+    tell(prepare());
+    take(core_.on_prepared(task_, Status{}, now()));
+    tell(start());
+    take(core_.on_started(task_, 42, now()));
+    out_.clear();
+  }
+
+  Duration at_{seconds(500)};
+  const TaskId task_{JobId{1}, "worker", 0, Generation{1}};
+  AgentCore core_;
+  AgentEffects out_;
+};
+
+TEST_F(AgentTest, RepeatsRegisterWithBackoffUntilItIsAnswered) {
+  take(core_.start(now()));
+  EXPECT_EQ(said<Register>().size(), 1u);
+  at_ += milliseconds(200);
+  take(core_.on_tick(now()));
+  at_ += milliseconds(399);
+  take(core_.on_tick(now()));
+  EXPECT_EQ(said<Register>().size(), 2u);
+  at_ += milliseconds(1);
+  take(core_.on_tick(now()));
+  EXPECT_EQ(said<Register>().size(), 3u);
+  tell(RegisterAck{1, seconds(30), seconds(2), "", "", {}, {}, 3});
+  EXPECT_TRUE(core_.registered());
+}
+
+TEST_F(AgentTest, PreparesStartsAndReports) {
+  link();
+  tell(prepare());
+  EXPECT_EQ(of<PrepareDir>().size(), 1u);
+  take(core_.on_prepared(task_, Status{}, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kPrepared);
+  tell(start());
+  EXPECT_EQ(of<SpawnShim>().size(), 1u);
+  tell(start());
+  EXPECT_EQ(of<SpawnShim>().size(), 1u) << "a repeat spawns nothing";
+  take(core_.on_started(task_, 42, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kRunning);
+  EXPECT_EQ(said<TaskUpdate>().back().pid, 42);
+}
+
+TEST_F(AgentTest, ATaskThatCannotBePreparedEndsWithTheReason) {
+  link();
+  tell(prepare());
+  take(core_.on_prepared(task_, fail(Errc::kNotFound, "no program 'train'"), now()));
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kEnded);
+  EXPECT_EQ(said<TaskUpdate>().back().end.cause, Cause::kStartFailed);
+  EXPECT_EQ(said<TaskUpdate>().back().end.detail, "no program 'train'");
+}
+
+TEST_F(AgentTest, RepeatsAnEndUntilItIsAcknowledgedAndThenForgets) {
+  link();
+  run();
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit, .code = 3}, now()));
+  EXPECT_EQ(said<TaskUpdate>().size(), 1u);
+  at_ += seconds(1);
+  take(core_.on_tick(now()));
+  EXPECT_EQ(said<TaskUpdate>().size(), 2u);
+  tell(TaskEndAck{task_, Epoch{1, 1}});
+  EXPECT_EQ(of<CleanTask>().size(), 1u);
+  EXPECT_TRUE(core_.tasks().empty());
+}
+
+TEST_F(AgentTest, ALatePrepareOfAForgottenTaskStartsNothing) {
+  link();
+  run();
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  tell(TaskEndAck{task_, Epoch{1, 1}});
+  out_.clear();
+  tell(prepare());
+  EXPECT_TRUE(of<PrepareDir>().empty());
+  ASSERT_EQ(said<TaskUpdate>().size(), 1u);
+  EXPECT_EQ(said<TaskUpdate>()[0].state, TaskState::kEnded);
+}
+
+TEST_F(AgentTest, AStopThatOvertakesItsPrepareKeepsItFromStarting) {
+  link();
+  tell(StopTask{task_, Epoch{1, 1}, seconds(1), Cause::kUserKill});
+  out_.clear();
+  tell(prepare());
+  EXPECT_TRUE(of<PrepareDir>().empty());
+}
+
+TEST_F(AgentTest, RefusesAnOlderEpochOfTheJob) {
+  link();
+  TaskId newer = task_;
+  newer.generation = Generation{2};
+  PrepareTask second = prepare(2);
+  second.task = newer;
+  tell(second);
+  out_.clear();
+  tell(prepare(1));
+  EXPECT_TRUE(of<PrepareDir>().empty());
+  EXPECT_EQ(said<TaskUpdate>().back().end.cause, Cause::kShimLost);
+}
+
+TEST_F(AgentTest, StartsNothingWhileItsLeaseIsOver) {
+  link();
+  at_ += seconds(15);  // no HeartbeatAck came: half of the lease
+  tell(prepare());
+  EXPECT_FALSE(core_.registered());
+  EXPECT_TRUE(of<PrepareDir>().empty());
+  EXPECT_EQ(said<Register>().size(), 2u);
+}
+
+TEST_F(AgentTest, TasksRunOnWhileTheLinkIsDownAndAreReportedAfter) {
+  link();
+  run();
+  take(core_.on_link_down(now()));
+  at_ += seconds(1);
+  take(core_.on_tick(now()));
+  ASSERT_EQ(said<Register>().size(), 1u);
+  ASSERT_EQ(said<Register>()[0].tasks.size(), 1u);
+  EXPECT_EQ(said<Register>()[0].tasks[0].state, TaskState::kRunning);
+  EXPECT_TRUE(of<SignalShim>().empty());
+}
+
+TEST_F(AgentTest, KillsWhatTheCoordinatorDoesNotKnow) {
+  core_.recover(FoundTask{prepare(), start(), 42, std::nullopt, std::nullopt});
+  link(2, {task_});
+  ASSERT_EQ(of<SignalShim>().size(), 1u);
+  EXPECT_EQ(of<SignalShim>()[0].grace, Duration{0});
+}
+
+TEST_F(AgentTest, ReattachesToWhatItFindsOnDisk) {
+  core_.recover(FoundTask{prepare(), start(), 42, std::nullopt, std::nullopt});
+  TaskId ended = task_;
+  ended.rank = 1;
+  PrepareTask other = prepare();
+  other.task = ended;
+  core_.recover(FoundTask{other, start(), 43, TaskEnd{.cause = Cause::kExit, .code = 4}, std::nullopt});
+  link();
+  const Register message = said<Register>().at(0);
+  ASSERT_EQ(message.tasks.size(), 2u);
+  EXPECT_EQ(message.tasks[0].state, TaskState::kRunning);
+  EXPECT_EQ(message.tasks[1].state, TaskState::kEnded);
+  EXPECT_EQ(message.tasks[1].end.code, 4);
+}
+
+TEST_F(AgentTest, AStopGivesItsCauseToTheSignalButNotToAnExit) {
+  link();
+  run();
+  tell(StopTask{task_, Epoch{1, 1}, seconds(2), Cause::kSibling});
+  ASSERT_EQ(of<SignalShim>().size(), 1u);
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kSignal, .signal = 15}, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().end.cause, Cause::kSibling);
+}
+
+TEST_F(AgentTest, AHigherTermMakesItRegisterAgain) {
+  link();
+  tell(HeartbeatAck{2, 1, true});
+  EXPECT_FALSE(core_.registered());
+  EXPECT_EQ(said<Register>().size(), 2u);
+}
+
+TEST_F(AgentTest, RepeatsABarrierUntilItIsDoneAndDeliversItOnce) {
+  link();
+  run();
+  take(core_.on_barrier(task_, "b", 1, now()));
+  at_ += seconds(1);
+  take(core_.on_tick(now()));
+  EXPECT_EQ(said<BarrierArrive>().size(), 2u);
+  tell(BarrierDone{task_, Epoch{1, 1}, "b", 1});
+  tell(BarrierDone{task_, Epoch{1, 1}, "b", 1});
+  EXPECT_EQ(of<DeliverBarrier>().size(), 1u);
+}
+
+TEST_F(AgentTest, AnEndWaitsUntilTheSplitsItReadAreRecorded) {
+  link();
+  run();
+  take(core_.on_split_done(task_, "train", 4, 0, now()));
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kStopping);
+  tell(SplitDoneAck{task_, Epoch{1, 1}, "train", 4, 0});
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kEnded);
+}
+
+TEST_F(AgentTest, ACommandForATaskThatIsNotHereIsAnsweredWithItsEnd) {
+  link();
+  tell(start());
+  ASSERT_EQ(said<TaskUpdate>().size(), 1u);
+  EXPECT_EQ(said<TaskUpdate>()[0].state, TaskState::kEnded);
+  EXPECT_EQ(said<TaskUpdate>()[0].end.cause, Cause::kShimLost);
+}
+
+}  // namespace
+}  // namespace dlrun::cluster

@@ -1,0 +1,248 @@
+#include "runtime/cluster/core/coordinator_core.h"
+
+#include <gtest/gtest.h>
+
+#include "scheduler/core/scheduler_core.h"
+#include "tests/cluster/harness.h"
+
+namespace dlrun::cluster {
+namespace {
+
+class CoordinatorTest : public testing::Test {
+ protected:
+  void SetUp() override { boot(); }
+  Now now() const { return {TimePoint{} + at_, WallTime{at_.count()}}; }
+  void boot() {
+    placer_ = std::make_unique<sched::SchedulerCore>();
+    core_ = std::make_unique<CoordinatorCore>(CoordinatorSettings{}, *placer_);
+    for (const Event& event : log_) core_->apply(event);
+    take(core_->start(now()));
+  }
+  void take(CoordinatorEffects effects) {
+    for (CoordinatorEffect& effect : effects) {
+      if (auto* persist = std::get_if<Persist>(&effect)) {
+        if (full_) {
+          take(core_->on_persist_failed(persist->id, Error{Errc::kResourceExhausted, "disk full"}, now()));
+          continue;
+        }
+        log_.insert(log_.end(), persist->events.begin(), persist->events.end());
+        take(core_->on_persisted(persist->id, now()));
+      } else {
+        out_.push_back(std::move(effect));
+      }
+    }
+  }
+  template <class E>
+  std::vector<E> out() const {
+    std::vector<E> found;
+    for (const CoordinatorEffect& effect : out_)
+      if (const auto* e = std::get_if<E>(&effect)) found.push_back(*e);
+    return found;
+  }
+  template <class M>
+  std::vector<M> sent() const {
+    std::vector<M> found;
+    for (const SendToAgent& e : out<SendToAgent>())
+      if (const auto* m = std::get_if<M>(&e.message)) found.push_back(*m);
+    return found;
+  }
+  Result<ApiReply> call(ApiCall request) {
+    out_.clear();
+    take(core_->on_call(1, request, now()));
+    const auto replies = out<ReplyApi>();
+    return replies.size() == 1 ? replies[0].reply : Result<ApiReply>(fail(Errc::kInternal, "no single reply"));
+  }
+  void join(const std::string& name, std::uint64_t incarnation, std::vector<TaskUpdate> tasks = {}) {
+    out_.clear();
+    sched::NodeCapacity capacity;
+    capacity.cpu_milli = 4000;
+    capacity.ports = {20000, 16};
+    Register message{NodeId{name}, Incarnation{incarnation}, "10.0.0.1", capacity, std::move(tasks), "test", 1};
+    take(core_->on_agent(NodeId{name}, Incarnation{incarnation}, message, now()));
+  }
+  void hear(const std::string& name, std::uint64_t incarnation, FromAgent message) {
+    out_.clear();
+    take(core_->on_agent(NodeId{name}, Incarnation{incarnation}, message, now()));
+  }
+  void advance(Duration by) {
+    out_.clear();
+    at_ += by;
+    take(core_->on_tick(now()));
+  }
+  JobId submit(std::uint32_t workers, const std::string& key = "") {
+    const auto reply = call(SubmitJob{spec_of(workers), key});
+    EXPECT_TRUE(reply.has_value()) << (reply ? "" : reply.error().to_string());
+    return reply ? std::get<SubmitAck>(*reply).job : JobId{};
+  }
+  Errc code_of(const Result<ApiReply>& reply) { return reply ? Errc{} : reply.error().code; }
+
+  Duration at_{seconds(1000)};
+  std::unique_ptr<sched::SchedulerCore> placer_;
+  std::unique_ptr<CoordinatorCore> core_;
+  std::vector<Event> log_;
+  std::vector<CoordinatorEffect> out_;
+  bool full_ = false;
+};
+
+TEST_F(CoordinatorTest, EachStartClaimsAHigherTerm) {
+  EXPECT_EQ(core_->term(), 1u);
+  boot();
+  EXPECT_EQ(core_->term(), 2u);
+}
+
+TEST_F(CoordinatorTest, ASubmitAndItsPlacementShareOneCommitAndCarryTheTerm) {
+  join("a", 1);
+  const std::size_t before = log_.size();
+  EXPECT_EQ(submit(2), JobId{1});
+  ASSERT_EQ(log_.size(), before + 2);
+  EXPECT_TRUE(std::holds_alternative<JobSubmitted>(log_[before]));
+  const auto& placed = std::get<JobPlaced>(log_[before + 1]);
+  EXPECT_EQ(placed.epoch, (Epoch{1, 1}));
+  ASSERT_EQ(placed.tasks.size(), 2u);
+  EXPECT_NE(placed.tasks[0].slot.ports, placed.tasks[1].slot.ports);
+  ASSERT_EQ(out<StartJob>().size(), 1u);
+  ASSERT_EQ(out<ToJob>().size(), 1u);
+}
+
+TEST_F(CoordinatorTest, AFullDiskRefusesTheSubmitWithTheReasonAndKeepsTheRest) {
+  join("a", 1);
+  const JobId first = submit(1);
+  full_ = true;
+  const auto refused = call(SubmitJob{spec_of(1), "k"});
+  EXPECT_EQ(code_of(refused), Errc::kResourceExhausted);
+  EXPECT_NE(refused.error().context.find("disk full"), std::string::npos) << refused.error().context;
+  EXPECT_EQ(code_of(call(SubmitJob{spec_of(1), ""})), Errc::kResourceExhausted);
+  EXPECT_TRUE(call(GetJob{first}).has_value());
+  full_ = false;
+  advance(seconds(2));
+  EXPECT_TRUE(call(SubmitJob{spec_of(1), "k"}).has_value()) << "the key of a refused submit is free";
+}
+
+TEST_F(CoordinatorTest, AKeyGivesTheSameJobAlsoAfterARestartAndNeverAnotherSpec) {
+  join("a", 1);
+  const JobId job = submit(1, "once");
+  boot();
+  const auto again = call(SubmitJob{spec_of(1), "once"});
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(std::get<SubmitAck>(*again).job, job);
+  EXPECT_TRUE(std::get<SubmitAck>(*again).existed);
+  EXPECT_EQ(code_of(call(SubmitJob{spec_of(2), "once"})), Errc::kAlreadyExists);
+}
+
+TEST_F(CoordinatorTest, AnImpossibleJobWaitsAndSaysWhy) {
+  join("a", 1);
+  JobSpec spec = spec_of(1);
+  spec.roles[0].resources.cpu_milli = 64'000;
+  ASSERT_TRUE(call(SubmitJob{spec, ""}).has_value());
+  const auto why = call(WhyJob{JobId{1}});
+  ASSERT_TRUE(why.has_value());
+  const auto& answer = std::get<WhyAnswer>(*why);
+  EXPECT_EQ(answer.state, JobState::kPending);
+  EXPECT_FALSE(answer.summary.empty());
+  EXPECT_FALSE(answer.lines.empty());
+}
+
+TEST_F(CoordinatorTest, KnowsUnknownJobsFromFinishedOnes) {
+  EXPECT_EQ(code_of(call(GetJob{JobId{9}})), Errc::kNotFound);
+  EXPECT_EQ(code_of(call(KillJob{JobId{9}, ""})), Errc::kNotFound);
+  join("a", 1);
+  const JobId job = submit(1);
+  JobView view;
+  view.id = job;
+  view.state = JobState::kSucceeded;
+  take(core_->on_job(JobOver{view}, now()));
+  EXPECT_EQ(code_of(call(KillJob{job, ""})), Errc::kFailedPrecondition);
+  EXPECT_EQ(core_->live_jobs(), 0u);
+  EXPECT_EQ(placer_->usage(NodeId{"a"}).cpu_milli_used, 0);
+}
+
+TEST_F(CoordinatorTest, ASilentNodeIsSuspectThenLostAndItsJobsAreTold) {
+  join("a", 1);
+  submit(1);
+  advance(seconds(10));
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kSuspect);
+  advance(seconds(20));
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kLost);
+  const auto told = out<ToJob>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<NodeGone>(told[0].input));
+}
+
+TEST_F(CoordinatorTest, ASuspectNodeThatIsHeardIsUpAgain) {
+  join("a", 1);
+  advance(seconds(12));
+  hear("a", 1, Heartbeat{NodeId{"a"}, Incarnation{1}, 1});
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kUp);
+}
+
+TEST_F(CoordinatorTest, AReturningNodeIsFencedUntilWhatRanThereHasEnded) {
+  join("a", 1);
+  submit(1);
+  const auto placed = std::get<JobPlaced>(log_.back());
+  advance(seconds(31));
+  TaskUpdate running{placed.tasks[0].task, placed.epoch, TaskState::kRunning, {}, {}, 1};
+  join("a", 1, {running});
+  ASSERT_EQ(sent<RegisterAck>().size(), 1u);
+  EXPECT_EQ(sent<RegisterAck>()[0].unknown_tasks.size(), 1u);
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kFenced);
+  running.state = TaskState::kEnded;
+  hear("a", 1, running);
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kUp);
+}
+
+TEST_F(CoordinatorTest, AnIncarnationThatWasReplacedNeverComesBack) {
+  join("a", 1);
+  join("a", 2);
+  join("a", 1);
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->incarnation, Incarnation{2});
+  EXPECT_TRUE(sent<RegisterAck>().empty());
+}
+
+TEST_F(CoordinatorTest, AfterARestartNothingIsScheduledUntilTheNodesOfRunningJobsHaveReported) {
+  join("a", 1);
+  submit(1);
+  const auto placed = std::get<JobPlaced>(log_.back());
+  boot();
+  ASSERT_EQ(out<StartJob>().size() >= 1, true);
+  EXPECT_FALSE(core_->serving());
+  join("b", 5);
+  submit(1);
+  EXPECT_FALSE(std::holds_alternative<JobPlaced>(log_.back())) << "still reconciling";
+  join("a", 1, {TaskUpdate{placed.tasks[0].task, placed.epoch, TaskState::kRunning, {}, {}, 1}});
+  EXPECT_TRUE(core_->serving());
+  ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
+  EXPECT_EQ(std::get<JobPlaced>(log_.back()).epoch, (Epoch{2, 1}));
+  EXPECT_TRUE(sent<RegisterAck>().at(0).unknown_tasks.empty()) << "its task is still wanted";
+}
+
+TEST_F(CoordinatorTest, AfterARestartANodeThatDoesNotComeBackIsLost) {
+  join("a", 1);
+  submit(1);
+  boot();
+  advance(seconds(31));
+  EXPECT_TRUE(core_->serving());
+  bool told = false;
+  for (const ToJob& e : out<ToJob>()) told = told || std::holds_alternative<NodeGone>(e.input);
+  EXPECT_TRUE(told);
+}
+
+TEST_F(CoordinatorTest, RefusesLeasesOfAnEpochThatIsOver) {
+  join("a", 1);
+  submit(1);
+  hear("a", 1, LeaseSplits{TaskId{JobId{1}, "worker", 0, Generation{1}}, Epoch{0, 9}, "train", 1, 3});
+  ASSERT_EQ(sent<LeaseReply>().size(), 1u);
+  EXPECT_EQ(sent<LeaseReply>()[0].error, Errc::kStaleEpoch);
+  EXPECT_TRUE(out<ToJob>().empty());
+}
+
+TEST_F(CoordinatorTest, AJobOfARangeTakesWhatFitsNow) {
+  join("a", 1);
+  JobSpec spec = spec_of(1);
+  spec.roles[0].count_max = 9;  // 4 CPUs are there
+  ASSERT_TRUE(call(SubmitJob{spec, ""}).has_value());
+  ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
+  EXPECT_EQ(std::get<JobPlaced>(log_.back()).tasks.size(), 4u);
+}
+
+}  // namespace
+}  // namespace dlrun::cluster
