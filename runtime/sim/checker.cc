@@ -160,6 +160,14 @@ void Checker::on_barrier_passed(const TaskId& task, const std::string& name, std
   }
 }
 
+void Checker::on_lease_answered(const TaskId& task, Epoch epoch) {
+  const auto job = jobs_.find(task.job);
+  if (job == jobs_.end() || job->second.final_view) return;
+  if (job->second.epoch != epoch || job->second.generation_over)
+    violated("a lease of " + to_string(task) + " under epoch " + to_string(epoch) + " was granted, " + to_string(task.job) +
+             " runs under " + to_string(job->second.epoch));
+}
+
 void Checker::on_split_read(const TaskId& task, const std::string& input, const io::Split& split) {
   auto& readers = readers_[{{task.job, task.generation}, input}];
   const auto [it, fresh] = readers.emplace(std::make_pair(split.pass, split.id), task);

@@ -34,6 +34,7 @@ class Checker {
   void on_submit_acked(const std::string& key, JobId job);
   void on_barrier_entered(const TaskId& task, const std::string& name, std::uint64_t round);
   void on_barrier_passed(const TaskId& task, const std::string& name, std::uint64_t round);
+  void on_lease_answered(const TaskId& task, Epoch epoch);
   void on_split_read(const TaskId& task, const std::string& input, const io::Split& split);
   void on_push_accepted(const TaskId& shard, ClientId client, std::uint64_t sequence, std::uint64_t key, Epoch of_request,
                         Epoch of_shard);

@@ -22,6 +22,13 @@ Overload(F...) -> Overload<F...>;
 
 const NodeId kCoordinatorNode{""};
 
+/// A third of the seeds has a rough network.
+NetworkFaults faults_of(const WorldSettings& settings) {
+  if (!settings.faults) return NetworkFaults{.loss = 0, .duplicate = 0, .straggle = 0};
+  if (mix64(settings.seed ^ 77) % 3 == 0) return NetworkFaults{.loss = 0.05, .duplicate = 0.15, .straggle = 0.1};
+  return NetworkFaults{};
+}
+
 std::string describe(const TaskUpdate& m) {
   return "update " + to_string(m.task) + " of " + to_string(m.epoch) + " " + std::string(to_string(m.state)) + " " +
          std::string(to_string(m.end.cause)) + " " + m.end.detail;
@@ -69,7 +76,7 @@ Token World::Tokens::issue(std::string_view purpose, Epoch epoch) const {
 World::World(WorldSettings settings)
     : settings_(std::move(settings)),
       loop_(settings_.seed),
-      network_(loop_, settings_.faults ? NetworkFaults{} : NetworkFaults{.loss = 0, .duplicate = 0, .straggle = 0}),
+      network_(loop_, faults_of(settings_)),
       store_(loop_, [this](const Event& event) {
         if (settings_.keep_trace)
           trace("durable: " + to_string(job_of(event)) + " " + std::string(kind_of(event)) + " " + text_of(event));
@@ -255,6 +262,8 @@ void World::arm_job(JobId id) {
 void World::send_to_agent(const SendToAgent& effect) {
   const auto it = nodes_.find(effect.node);
   if (it == nodes_.end()) return;
+  if (const auto* lease = std::get_if<LeaseReply>(&effect.message); lease && lease->error == Errc{})
+    checker_.on_lease_answered(lease->task, lease->epoch);
   SimNode& node = *it->second;
   if (settings_.keep_trace) trace("to " + effect.node.value + ": " + describe(effect.message));
   network_.send(kCoordinatorNode, effect.node, [&node, to = node.life(), message = effect.message] {

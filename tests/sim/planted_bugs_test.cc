@@ -34,12 +34,12 @@ TEST_P(PlantedBug, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sim, PlantedBug,
-                         testing::Values(Planted{"term_not_raised", 100}, Planted{"submit_acked_before_durable", 400},
-                                         Planted{"ack_end_before_durable", 400}, Planted{"finish_before_all_ended", 100},
-                                         Planted{"no_tombstones", 400}, Planted{"unknown_tasks_left_running", 400},
-                                         Planted{"returning_node_not_fenced", 400}, Planted{"accept_stale_lease", 400},
-                                         Planted{"accept_stale_update", 400}, Planted{"lease_repeat_granted_again", 400},
-                                         Planted{"split_done_not_recorded", 400}, Planted{"barrier_counts_repeats", 400}),
+                         testing::Values(Planted{"term_not_raised", 1000}, Planted{"submit_acked_before_durable", 1000},
+                                         Planted{"ack_end_before_durable", 1000}, Planted{"finish_before_all_ended", 1000},
+                                         Planted{"no_tombstones", 1000}, Planted{"unknown_tasks_left_running", 1000},
+                                         Planted{"returning_node_not_fenced", 1000}, Planted{"accept_stale_lease", 1000},
+                                         Planted{"accept_stale_update", 1000}, Planted{"lease_repeat_granted_again", 1000},
+                                         Planted{"split_done_not_recorded", 1000}, Planted{"barrier_counts_repeats", 1000}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
