@@ -52,11 +52,13 @@ void lose(Self* self, const std::string& reason) {
 
 void greet(Self* self, const caf::actor& remote) {
   LinkState& s = self->state;
+  const Result<wire::LinkHello> hello = s.options.hello();
+  if (!hello) return lose(self, hello.error().context);
   s.remote = remote;
   s.phase = LinkState::Phase::kGreeting;
   s.unheard_bytes = 0;
   self->monitor(remote);
-  self->send(remote, Envelope{wire::encode(s.options.hello)});
+  self->send(remote, Envelope{wire::encode(*hello)});
   self->delayed_send(self, s.options.greeting_timeout, Timer{Timer::Kind::kGreeting, s.tries});
 }
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/result.h"
 #include "runtime/base/time.h"
 #include "runtime/wire/link_codec.h"
 
@@ -31,7 +32,8 @@ struct AgentLinkOptions {
   std::vector<LinkAddress> coordinators;
   /// Instead of the network: the hub in this process, or a null handle when it is down now.
   std::function<caf::actor()> local;
-  wire::LinkHello hello;
+  /// Made anew for each connection: a renewed certificate is used from the next one on. An error is a failed try.
+  std::function<Result<wire::LinkHello>()> hello;
   Duration connect_timeout = std::chrono::seconds(10);
   Duration greeting_timeout = std::chrono::seconds(5);
   Duration retry_first = std::chrono::milliseconds(100);

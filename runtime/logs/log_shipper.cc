@@ -284,7 +284,7 @@ class LogShipper::Impl {
             ask(id, s, now);
           }
         } else if (s.state == State::kKnown && s.dirty) {
-          any = send_chunk(id, s, now, next) || any;
+          any = send_chunk(id, s, now, next) || !s.dirty || any;  // at its end: look again, it may be finishing
         } else if (s.state == State::kKnown && s.sent.empty() && tasks_[id.task].finishing) {
           question(id, s, wire::LogKind::kFinish, State::kFinishing, now);
         }

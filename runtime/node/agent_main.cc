@@ -67,7 +67,7 @@ class Agent {
     options.settings.capacity = std::move(capacity);
     DLRUN_ASSIGN(const logs::CurveKeys log_keys, logs::make_curve_keys());
     DLRUN_ASSIGN(options.host, host_options(address, log_keys));
-    DLRUN_ASSIGN(options.link, link_options(incarnation, log_keys.public_key));
+    options.link = link_options(incarnation, log_keys.public_key);
     options.clock = &clock_;
     DLRUN_ASSIGN(node_, cluster::AgentNode::start(system_->get(), std::move(options)));
     say("node " + flags_.name + " at " + address + ", coordinator " +
@@ -182,17 +182,20 @@ class Agent {
     return out;
   }
 
-  Result<actor::AgentLinkOptions> link_options(Incarnation incarnation,
-                                               const std::string& log_key) const {
+  actor::AgentLinkOptions link_options(Incarnation incarnation, const std::string& log_key) const {
     actor::AgentLinkOptions out;
     out.coordinators = {{coordinator_.host, coordinator_.cluster_port}};
-    out.hello.node = NodeId(flags_.name);
-    out.hello.incarnation = incarnation;
-    out.hello.log_key = log_key;
-    out.hello.certificate_pem = credentials_.certificate_pem;
+    out.hello = [folder = tls_dir(), node = NodeId(flags_.name), incarnation,
+                 log_key]() -> Result<wire::LinkHello> {
+      DLRUN_ASSIGN(const security::NodeCredentials own,
+                   security::open_node(folder, security::CertKind::kAgent, SystemClock().wall()));
+      wire::LinkHello hello{wire::kLinkVersion,  node, incarnation,
+                            own.certificate_pem, "",   log_key};
+      DLRUN_ASSIGN(hello.signature,
+                   security::sign_statement(own.key_pem, wire::link_statement(hello)));
+      return hello;
+    };
     out.seed = incarnation.value;
-    DLRUN_ASSIGN(out.hello.signature,
-                 security::sign_statement(credentials_.key_pem, wire::link_statement(out.hello)));
     return out;
   }
 

@@ -6,6 +6,7 @@
 
 #include <caf/actor.hpp>
 #include <cstdlib>
+#include <map>
 
 #include "io/core/ledger_core.h"
 #include "runtime/actor/link_hub.h"
@@ -157,8 +158,12 @@ class Coordinator {
       return std::make_unique<io::LedgerCore>(inputs);
     };
     options.verify = [this](const wire::LinkHello& hello) { return verify(hello); };
-    options.on_peer = [this](const NodeId&, const std::string& log_key) {
+    options.on_peer = [this](const NodeId& node, const std::string& log_key) {
+      std::string& known = log_keys_[node];
+      if (known == log_key) return;
+      if (!known.empty()) log_receiver_->forbid(known);
       if (!log_key.empty()) log_receiver_->allow(log_key);
+      known = log_key;
     };
     DLRUN_ASSIGN(node_, cluster::CoordinatorNode::start(system_->get(), std::move(options)));
     const std::uint16_t wanted = flags_.port != 0 ? flags_.port : ports_.cluster;
@@ -253,6 +258,7 @@ class Coordinator {
   ClusterFile file_;
   std::unique_ptr<logs::LogStore> log_store_;
   std::unique_ptr<logs::LogReceiver> log_receiver_;
+  std::map<NodeId, std::string> log_keys_;  ///< of the coordinator actor; one a node
   std::unique_ptr<StoreLogSource> log_source_;
   std::unique_ptr<NodeMetrics> metrics_;
   std::unique_ptr<cluster::HmacTokens> task_tokens_;

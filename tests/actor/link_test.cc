@@ -123,7 +123,7 @@ struct Side {
 AgentLinkOptions link_options(std::uint16_t port, wire::LinkHello hello) {
   AgentLinkOptions out;
   out.coordinators = {{"127.0.0.1", port}};
-  out.hello = std::move(hello);
+  out.hello = [hello = std::move(hello)]() -> Result<wire::LinkHello> { return hello; };
   out.retry_max = std::chrono::milliseconds(400);
   return out;
 }
@@ -219,7 +219,9 @@ TEST(Link, LaterProcessOfANodeReplacesTheEarlierOne) {
   options.retry_first = options.retry_max = std::chrono::hours(1);
   spawn_agent_link(side.system->get(), first_owner, options);
   ASSERT_TRUE(first->wait("up"));
-  options.hello = cluster.hello("node-1", 2);
+  options.hello = [hello = cluster.hello("node-1", 2)]() -> Result<wire::LinkHello> {
+    return hello;
+  };
   spawn_agent_link(side.system->get(), second_owner, options);
   ASSERT_TRUE(second->wait("up"));
   EXPECT_TRUE(first->wait("down"));

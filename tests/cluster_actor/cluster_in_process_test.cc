@@ -117,8 +117,10 @@ struct InProcess : ::testing::Test {
     options.perform = [machine](AgentEffect effect) { machine->perform(std::move(effect)); };
     actor::AgentLinkOptions link;
     link.local = [this] { return coordinator->hub(); };
-    link.hello.node = settings.node;
-    link.hello.incarnation = settings.incarnation;
+    wire::LinkHello hello;
+    hello.node = settings.node;
+    hello.incarnation = settings.incarnation;
+    link.hello = [hello]() -> Result<wire::LinkHello> { return hello; };
     caf::actor agent =
         spawn_agent(system->get(), std::move(options), [this, link](const caf::actor& owner) {
           return actor::spawn_agent_link(system->get(), owner, link);
