@@ -91,9 +91,7 @@ TEST_F(ClusterProcesses, CoordinatorKilledAndRestartedGoesOnWithTheJob) {
   cluster.kill_coordinator(SIGKILL);
   EXPECT_FALSE(task_gone(pid));
   cluster.start_coordinator();
-  const json view = cluster.wait("/api/v1/jobs/" + job,
-                                 [](const json& v) { return v.value("state", "") == "RUNNING"; });
-  EXPECT_EQ(view["tasks"][0].value("pid", 0), pid) << "the same process, not another";
+  EXPECT_EQ(running_pid(job), pid) << "the same process, not another";
   std::ofstream(gate).put('x');
   EXPECT_EQ(cluster.wait_final(job).value("exit_code", -1), 5);
   EXPECT_EQ(cluster.wait_final(done).value("state", ""), "SUCCEEDED")
