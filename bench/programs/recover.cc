@@ -1,0 +1,102 @@
+// A coordinator killed with SIGKILL while 100 jobs run, with 100,000 finished ones in its store: from the start of the next one
+// until it serves (REST answers, agents are back, nothing is being reconciled). Baseline: reading the store's file once.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "bench/cluster/bench_cluster.h"
+#include "bench/report/report.h"
+#include "runtime/store/sqlite_event_log.h"
+#include "runtime/wire/event_codec.h"
+
+namespace dlrun::bench {
+namespace {
+
+/// The records that a finished one-task job leaves, `jobs` times, appended behind what is there.
+void fill(const std::string& file, std::uint64_t jobs) {
+  auto log = store::SqliteEventLog::open(file);
+  if (!log) give_up(log.error().to_string());
+  const std::uint64_t first = (*log)->max_job().value() + 1;
+  for (std::uint64_t done = 0; done < jobs;) {
+    std::vector<store::Record> records;
+    std::vector<store::JobRow> rows;
+    for (std::uint64_t i = 0; i < 5000 && done < jobs; ++i, ++done) {
+      cluster::JobView view;
+      view.id = JobId(first + done);
+      view.spec.name = "filler";
+      view.spec.owner = "bench";
+      view.spec.roles.resize(1);
+      view.spec.roles[0].name = "worker";
+      view.spec.roles[0].argv = {"/bin/true"};
+      const TaskId task{view.id, "worker", 0, Generation(1)};
+      const Epoch epoch{1, first + done};
+      const cluster::TaskEnd end{.cause = cluster::Cause::kExit};
+      const auto record = [&](const cluster::Event& event) {
+        records.push_back({.term = 1, .at = WallTime{1}, .job = view.id.value, .payload = wire::encode(event)});
+      };
+      record(cluster::JobSubmitted{view.id, view.spec, "", 0, {1}});
+      record(cluster::JobPlaced{view.id, Generation(1), epoch, {{task, "127.0.0.1", {}}}, {1}});
+      record(cluster::TaskEnded{task, epoch, end, {1}});
+      view.state = cluster::JobState::kSucceeded;
+      view.end = end;
+      view.ended = WallTime{2};
+      view.tasks.resize(1);
+      view.tasks[0].task = task;
+      view.tasks[0].state = cluster::TaskState::kEnded;
+      view.tasks[0].end = end;
+      record(cluster::JobEnded{view});
+      rows.push_back({.job = view.id.value, .state = static_cast<std::uint8_t>(view.state), .finished = true, .owner = "bench",
+                      .submitted = {1}, .ended = {2}, .view = wire::encode(view)});
+    }
+    if (const auto done_append = (*log)->append(records, rows); !done_append) give_up(done_append.error().to_string());
+  }
+}
+
+double read_seconds(const std::string& path) {
+  const std::int64_t began = monotonic_ns();
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> buffer(1 << 20);
+  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || file.gcount() > 0) {
+  }
+  return static_cast<double>(monotonic_ns() - began) * 1e-9;
+}
+
+}  // namespace
+}  // namespace dlrun::bench
+
+int main(int argc, char** argv) {
+  using namespace dlrun::bench;
+  const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
+  constexpr int kRunning = 100;
+  BenchCluster cluster;
+  cluster.start_coordinator();
+  cluster.start_agent(0, 1, kRunning);
+  cluster.wait_nodes(1);
+  StampPipe pipe(cluster.folder() + "/stamps");
+  std::fprintf(stderr, "starting %d jobs\n", kRunning);
+  for (int i = 0; i < kRunning; ++i) cluster.submit({program_folder() + "/bench_stamp", pipe.path(), "600"});
+  for (int i = 0; i < kRunning; ++i) pipe.next(std::chrono::seconds(30));
+  cluster.kill_coordinator();
+  const std::string store = cluster.folder() + "/coordinator/events.db";
+  std::fprintf(stderr, "writing 100000 finished jobs\n");
+  fill(store, quick ? 20'000 : 100'000);
+
+  Figure figure{"recover", "recover_s", "s", Better::kLess, {}, "reading the store's file", {}, "", Must{{}, 2.0}};
+  for (int round = 0; round < (quick ? 2 : 5); ++round) {
+    std::fprintf(stderr, "round %d\n", round + 1);
+    figure.baselines.push_back(read_seconds(store));
+    const std::int64_t began = monotonic_ns();
+    cluster.start_coordinator();
+    cluster.wait_nodes(1);
+    const auto running = cluster.get("/api/v1/health").at("jobs_running").get<int>();
+    figure.values.push_back(static_cast<double>(monotonic_ns() - began) * 1e-9);
+    if (running != kRunning) give_up("only " + std::to_string(running) + " jobs run after the restart");
+    if (round + 1 < (quick ? 2 : 5)) cluster.kill_coordinator();
+  }
+  print(figure);
+  for (const auto& job : cluster.get("/api/v1/jobs?state=RUNNING&limit=200").at("jobs"))
+    cluster.kill_job(job.at("id").get<std::string>());
+  cluster.wait_idle(std::chrono::seconds(60));
+  return 0;
+}
