@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "runtime/jobspec/job_file.h"
@@ -172,10 +173,12 @@ std::string default_name(const std::vector<std::string>& argv) {
         name = base(argv[i]);
         break;
       }
-  const bool plain =
-      !name.empty() && name.size() <= 64 &&
-      std::all_of(name.begin(), name.end(), [](unsigned char c) { return c > 0x20 && c < 0x7F; });
-  return plain ? name : "main";
+  // What the control plane takes as a name; anything else becomes '-'.
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
+  name.erase(0, name.find_first_not_of("-."));
+  name.resize(std::min<std::size_t>(name.size(), 64));
+  return name.empty() ? "main" : name;
 }
 
 Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {

@@ -8,12 +8,12 @@ namespace dlrun::cluster {
 
 namespace {
 
-bool is_name(const std::string& text) {
-  if (text.empty() || text.size() > 63) return false;
-  return std::all_of(
-             text.begin(), text.end(),
-             [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; }) &&
-         text.front() != '-';
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= 64 && name[0] != '-' && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-';
+         });
 }
 
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
@@ -49,7 +49,7 @@ Status check_resources(const sched::Resources& r, const std::string& place) {
 Status check_role(const RoleSpec& role, const std::string& at, const SpecLimits& limits) {
   if (!is_name(role.name))
     return bad(at + ".name", "'" + role.name.substr(0, 64) +
-                                 "' must be 1 to 63 of a-z, 0-9, '-' and not begin with '-'");
+                                 "' must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
   if (role.count_min < 1) return bad(at + ".count", "must be at least 1");
   if (role.count_max < role.count_min)
     return bad(at + ".count", "the range " + std::to_string(role.count_min) + " to " +
@@ -95,7 +95,7 @@ Status check_after(const JobSpec& spec) {
 }
 
 Status check_input(const io::InputSpec& input, const std::string& at) {
-  if (!is_name(input.name)) return bad(at + ".name", "must be 1 to 63 of a-z, 0-9, '-'");
+  if (!is_name(input.name)) return bad(at + ".name", "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
   if (input.uris.empty()) return bad(at + ".uris", "names no file");
   if (input.batch_rows == 0) return bad(at + ".batch_rows", "must be at least 1");
   if (input.split_bytes == 0) return bad(at + ".split_bytes", "must be at least 1");
@@ -108,7 +108,7 @@ Status check_input(const io::InputSpec& input, const std::string& at) {
 Status validate(const JobSpec& spec, const SpecLimits& limits) {
   if (!is_name(spec.name))
     return bad("name", "'" + spec.name.substr(0, 64) +
-                           "' must be 1 to 63 of a-z, 0-9, '-' and not begin with '-'");
+                           "' must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
   if (spec.owner.empty()) return bad("owner", "is empty");
   if (spec.project.empty()) return bad("project", "is empty");
   if (spec.roles.empty()) return bad("roles", "a job needs at least one role");
