@@ -42,6 +42,19 @@ TEST(JobCore, AGangOfOneIsPreparedAndStartedByOneMessage) {
   EXPECT_EQ(h.ended->state, JobState::kSucceeded);
 }
 
+TEST(JobCore, TheFinalRecordAnswersForTheJobByItself) {
+  JobHarness h(spec_of(2));
+  h.place();
+  for (unsigned i = 0; i < 2; ++i) h.exits("n" + std::to_string(i), h.task("worker", i), 0);
+  ASSERT_TRUE(h.ended);
+  const auto* record = std::get_if<JobEnded>(&h.log.back());
+  ASSERT_NE(record, nullptr);
+  EXPECT_TRUE(record->view == *h.ended);
+  EXPECT_EQ(record->view.spec.name, spec_of(2).name);
+  EXPECT_FALSE(record->view.spec.name.empty());
+  EXPECT_EQ(record->view.tasks.size(), 2u);
+}
+
 TEST(JobCore, GivesEachRankItsRendezvous) {
   JobHarness h(spec_of(2));
   h.place();

@@ -377,7 +377,8 @@ void JobCore::end_job(JobState final_state, TaskEnd end, Now now) {
     last.exit_code = 1;  // a service or a shard that ended by itself, with code 0
   }
   ending_ = true;
-  record_event(JobEnded{last}, {JobToCoordinator{JobOver{std::move(last)}}});
+  JobEnded ended{last};  // before the move below: arguments are evaluated in no fixed order
+  record_event(std::move(ended), {JobToCoordinator{JobOver{std::move(last)}}});
 }
 
 void JobCore::set_want(std::size_t index, Want want, Now now) {
