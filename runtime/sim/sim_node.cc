@@ -31,6 +31,7 @@ void SimNode::start_agent() {
 }
 
 void SimNode::crash_agent() {
+  world_.checker().on_agent_lost(id());
   agent_.reset();
   ++life_;
 }
