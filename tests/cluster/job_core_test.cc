@@ -55,6 +55,22 @@ TEST(JobCore, TheFinalRecordAnswersForTheJobByItself) {
   EXPECT_EQ(record->view.tasks.size(), 2u);
 }
 
+TEST(JobCore, TheFinalRecordHoldsTheWholeViewButNotTheSubmittersEnvironment) {
+  JobSpec spec = spec_of(1);
+  spec.submit_env = {{"SECRET", "x"}};
+  JobHarness h(spec);
+  h.place();
+  h.exits("n0", h.task("worker", 0), 3);
+  ASSERT_TRUE(h.ended);
+  const JobView& recorded = std::get<JobEnded>(h.log.back()).view;
+  EXPECT_EQ(recorded.spec.name, "job");
+  EXPECT_TRUE(recorded.spec.submit_env.empty());
+  ASSERT_EQ(recorded.tasks.size(), 1u);
+  EXPECT_EQ(recorded.tasks[0].end.code, 3);
+  EXPECT_EQ(recorded.reason, h.ended->reason);
+  EXPECT_FALSE(recorded.reason.empty());
+}
+
 TEST(JobCore, GivesEachRankItsRendezvous) {
   JobHarness h(spec_of(2));
   h.place();
