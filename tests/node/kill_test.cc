@@ -204,6 +204,10 @@ TEST_P(Kill, LeavesTheRightEndAndNothingElse) {
     const std::string job = train(6);
     strike(job, rng);
     judge(wait_final(job));
+    if (HasFailure())
+      for (const char* rank : {"0", "1"})
+        std::fprintf(stderr, "worker %s: %s\n", rank,
+                     cluster_.get_text("/api/v1/jobs/" + job + "/logs/worker/" + rank + "/stderr").c_str());
     EXPECT_TRUE(within(std::chrono::seconds(20), quiet)) << "round " << round << ": processes left";
     wait_nodes();
   }

@@ -192,7 +192,8 @@ HttpAnswer TestCluster::http(const std::string& method, const std::string& path,
   out.status = std::stoi(answer.substr(9, 3));
   const auto at = answer.find("\r\n\r\n");
   if (at != std::string::npos)
-    out.body = nlohmann::json::parse(answer.substr(at + 4), nullptr, false);
+    out.text = answer.substr(at + 4);
+  out.body = nlohmann::json::parse(out.text, nullptr, false);
   return out;
 }
 

@@ -37,6 +37,7 @@ class Process {
 
 struct HttpAnswer {
   int status = 0;  ///< 0 = no connection
+  std::string text;  ///< the body as it came
   nlohmann::json body;
 };
 
@@ -53,6 +54,7 @@ class TestCluster {
   std::string operator/(const std::string& name) const { return folder_ + "/" + name; }
   nlohmann::json cluster() const;  ///< cluster.json
   HttpAnswer get(const std::string& path) const { return http("GET", path, ""); }
+  std::string get_text(const std::string& path) const { return http("GET", path, "").text; }
   HttpAnswer post(const std::string& path, const nlohmann::json& body) const {
     return http("POST", path, body.dump());
   }
