@@ -7,6 +7,9 @@
 namespace dlrun::client {
 namespace {
 
+constexpr Duration kPauseFirst = std::chrono::milliseconds(2);
+constexpr Duration kPauseMax = std::chrono::milliseconds(200);
+
 std::string names_of(const std::vector<io::InputSpec>& inputs) {
   std::string names;
   for (const auto& input : inputs) names += (names.empty() ? "" : ", ") + input.name;
@@ -25,42 +28,72 @@ Result<std::unique_ptr<Input>> Input::open(std::shared_ptr<Session> session,
                 "the job has no input \"" + name + "\"; its inputs: " + names_of(inputs));
   }
   std::unique_ptr<Input> input(new Input(std::move(session), name));
-  const SystemClock clock;
-  const TimePoint deadline = clock.now() + timeout;
-  Duration pause = std::chrono::milliseconds(2);
+  const TimePoint deadline = input->clock_.now() + timeout;
+  Duration pause = kPauseFirst;
   while (true) {
-    const Duration left = std::max(deadline - clock.now(), Duration(std::chrono::milliseconds(1)));
-    DLRUN_ASSIGN(const auto at, input->session_->agent().open_input(name, left));
-    auto reader = io::PipeReader::attach(
-        at.feeder_socket, at.consumer_token,
-        std::max(deadline - clock.now(), Duration(std::chrono::milliseconds(1))));
-    if (reader) {
-      input->reader_ = std::move(*reader);
-      return input;
-    }
-    if (reader.error().code != Errc::kUnavailable || clock.now() + pause >= deadline) {
-      return fail_as("input \"" + name + "\"", reader);
-    }
+    const Status attached = input->attach(deadline);
+    if (attached) return input;
+    if (attached.error().code != Errc::kUnavailable || input->clock_.now() + pause >= deadline)
+      return fail_as("input \"" + name + "\"", attached);
     std::this_thread::sleep_for(pause);  // the feeder is starting: its socket is not there yet
-    pause = std::min(pause * 2, Duration(std::chrono::milliseconds(200)));
+    pause = std::min(pause * 2, kPauseMax);
   }
+}
+
+Status Input::attach(TimePoint deadline) {
+  const auto left = [&] {
+    return std::max(deadline - clock_.now(), Duration(std::chrono::milliseconds(1)));
+  };
+  DLRUN_ASSIGN(const auto at, session_->agent().open_input(name_, left()));
+  DLRUN_ASSIGN(auto reader, io::PipeReader::attach(at.feeder_socket, at.consumer_token, left()));
+  reader_ = std::move(reader);
+  slots_ = reader_->slots();
+  sequence_base_ = sequence_next_;
+  return {};
+}
+
+Result<io::BatchView> Input::take(io::BatchView view) {
+  std::scoped_lock lock(held_mutex_);
+  Held held{view, reader_};
+  view.sequence += sequence_base_;
+  sequence_next_ = view.sequence + 1;
+  held_.emplace(view.sequence, std::move(held));
+  return view;
 }
 
 Result<io::BatchView> Input::next(Duration timeout) {
   std::scoped_lock lock(next_mutex_);
   DLRUN_TRY(session_->check_process());
-  auto view = reader_->next(timeout);
-  if (!view) {
-    // these two are conditions of the caller, not of the data
-    if (view.error().code == Errc::kDeadlineExceeded || view.error().code == Errc::kEndOfData)
-      return view;
-    return fail_as("input \"" + name_ + "\"", view);
+  const TimePoint deadline = clock_.now() + timeout;
+  Duration pause = kPauseFirst;
+  while (true) {
+    if (reader_) {
+      auto view = reader_->next(std::max(deadline - clock_.now(), Duration(0)));
+      if (view && !view->pass_ended) return take(*view);
+      if (view && view->pass < passes_ended_) continue;  // a mark that the feeder before gave
+      if (view) {
+        passes_ended_ = view->pass + 1;
+        return view;
+      }
+      // these two are conditions of the caller, not of the data
+      if (view.error().code == Errc::kDeadlineExceeded || view.error().code == Errc::kEndOfData)
+        return view;
+      if (view.error().code != Errc::kUnavailable || ++losses_ > kLossesMax)
+        return fail_as("input \"" + name_ + "\"", view);
+      reader_.reset();  // batches held keep it alive
+      lost_at_ = clock_.now();
+    }
+    const Status attached = attach(std::min(deadline, lost_at_ + kReattachLimit));
+    if (attached) continue;
+    const bool transient = attached.error().code == Errc::kUnavailable ||
+                           attached.error().code == Errc::kDeadlineExceeded;
+    if (!transient || clock_.now() >= lost_at_ + kReattachLimit)
+      return fail_as("input \"" + name_ + "\": its feeder is gone", attached);
+    if (clock_.now() + pause >= deadline)
+      return fail(Errc::kDeadlineExceeded, "input \"" + name_ + "\": its feeder is gone, waiting for the next one");
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kPauseMax);
   }
-  if (!view->pass_ended) {
-    std::scoped_lock held(held_mutex_);
-    held_.emplace(view->sequence, *view);
-  }
-  return view;
 }
 
 Status Input::release(std::uint64_t sequence) {
@@ -69,7 +102,7 @@ Status Input::release(std::uint64_t sequence) {
   const auto at = held_.find(sequence);
   if (at == held_.end())
     return fail(Errc::kInvalidArgument, "this batch is not held, or was released before");
-  reader_->release(at->second);
+  at->second.reader->release(at->second.view);
   held_.erase(at);
   return {};
 }

@@ -1,6 +1,9 @@
 #pragma once
 /// runtime/client/input.h: one input of the job: asks the agent where the feeder is, attaches to
 /// its pipe. Threads: next() calls run one after the other; release() from any thread at any time.
+/// A feeder that dies (or whose agent restarts) is followed by another one, and next() goes on with
+/// it: what was not released comes again, nothing is lost; batches held stay valid. Bounds: kLossesMax
+/// feeders, each within kReattachLimit, then kUnavailable.
 
 #include <memory>
 #include <mutex>
@@ -14,14 +17,18 @@ namespace dlrun::client {
 
 class Input {
  public:
+  static constexpr std::uint32_t kLossesMax = 16;
+  static constexpr Duration kReattachLimit = std::chrono::seconds(60);
+
   /// kNotFound names the inputs there are. Retries while the feeder is not up yet, within
   /// `timeout`.
   static Result<std::unique_ptr<Input>> open(std::shared_ptr<Session> session,
                                              const std::string& name, Duration timeout);
 
   const std::string& name() const { return name_; }
-  std::uint32_t held_max() const { return reader_->slots(); }
-  /// Errors of io::PipeReader::next. A mark (pass_ended) needs no release.
+  std::uint32_t held_max() const { return slots_; }
+  /// Errors of io::PipeReader::next. A mark (pass_ended) needs no release; each pass has one. `sequence` rises by one or
+  /// more per batch.
   Result<io::BatchView> next(Duration timeout);
   /// By BatchView::sequence. kInvalidArgument: not held.
   Status release(std::uint64_t sequence);
@@ -30,12 +37,27 @@ class Input {
   Input(std::shared_ptr<Session> session, std::string name)
       : session_(std::move(session)), name_(std::move(name)) {}
 
+  struct Held {
+    io::BatchView view;  ///< as its reader gave it
+    std::shared_ptr<io::PipeReader> reader;
+  };
+  /// One try to find the feeder and attach.
+  Status attach(TimePoint deadline);
+  Result<io::BatchView> take(io::BatchView view);
+
   std::shared_ptr<Session> session_;
   std::string name_;
-  std::unique_ptr<io::PipeReader> reader_;
+  SystemClock clock_;
+  std::shared_ptr<io::PipeReader> reader_;  ///< null while the feeder is lost
+  std::uint32_t slots_ = 0;
+  std::uint32_t losses_ = 0;
+  TimePoint lost_at_{};
+  std::uint32_t passes_ended_ = 0;   ///< marks passed on: a new feeder begins with those of earlier passes
+  std::uint64_t sequence_base_ = 0;  ///< added to the sequence of the reader of today
+  std::uint64_t sequence_next_ = 0;
   std::mutex next_mutex_;
   std::mutex held_mutex_;
-  std::unordered_map<std::uint64_t, io::BatchView> held_;
+  std::unordered_map<std::uint64_t, Held> held_;
 };
 
 }  // namespace dlrun::client

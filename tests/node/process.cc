@@ -191,9 +191,10 @@ HttpAnswer TestCluster::http(const std::string& method, const std::string& path,
   if (answer.rfind("HTTP/1.1 ", 0) != 0) return out;
   out.status = std::stoi(answer.substr(9, 3));
   const auto at = answer.find("\r\n\r\n");
-  if (at != std::string::npos)
+  if (at != std::string::npos) {
     out.text = answer.substr(at + 4);
-  out.body = nlohmann::json::parse(out.text, nullptr, false);
+    out.body = nlohmann::json::parse(out.text, nullptr, false);
+  }
   return out;
 }
 
