@@ -85,8 +85,9 @@ Result<io::BatchView> Input::next(Duration timeout) {
     }
     const Status attached = attach(std::min(deadline, lost_at_ + kReattachLimit));
     if (attached) continue;
-    const bool transient = attached.error().code == Errc::kUnavailable ||
-                           attached.error().code == Errc::kDeadlineExceeded;
+    const Errc code = attached.error().code;  // kAlreadyExists: an attach that we gave up is not seen off yet
+    const bool transient = code == Errc::kUnavailable || code == Errc::kDeadlineExceeded ||
+                           code == Errc::kAlreadyExists;
     if (!transient || clock_.now() >= lost_at_ + kReattachLimit)
       return fail_as("input \"" + name_ + "\": its feeder is gone", attached);
     if (clock_.now() + pause >= deadline)
