@@ -137,6 +137,7 @@ void BenchCluster::kill_coordinator() {
 std::string BenchCluster::submit(const std::vector<std::string>& argv, int count, int cpu_milli) {
   const nlohmann::json job{
       {"name", "bench"},
+      {"owner", "bench"},
       {"role", {{"worker", {{"argv", argv}, {"count", count}, {"cpus", cpu_milli / 1000.0}}}}}};
   const auto answer = rest_->call({.method = "POST", .target = "/api/v1/jobs", .body = job.dump()});
   if (!answer) give_up("submit: " + answer.error().to_string());

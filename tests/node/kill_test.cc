@@ -155,8 +155,8 @@ class Kill : public ::testing::TestWithParam<std::string> {
       cluster_.kill_agent(name, SIGKILL);
       cluster_.start_agent(name);
     } else {
-      const pid_t pid = victim(view, rng);
-      ASSERT_GT(pid, 0) << "no " << kind << " to kill";
+      pid_t pid = 0;  // a feeder starts when a worker asks for it
+      ASSERT_TRUE(within(std::chrono::seconds(10), [&] { return (pid = victim(view, rng)) > 0; })) << "no " << kind << " to kill";
       ::kill(pid, SIGKILL);
     }
   }
