@@ -18,9 +18,21 @@ extern char** environ;
 
 namespace dlrun::bench {
 
-void give_up(const std::string& why) {
-  std::fprintf(stderr, "bench: %s\n", why.c_str());
-  std::exit(1);
+namespace {
+struct GaveUp {
+  std::string why;
+};
+}  // namespace
+
+void give_up(const std::string& why) { throw GaveUp{why}; }
+
+int guarded(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const GaveUp& e) {
+    std::fprintf(stderr, "bench: %s\n", e.why.c_str());
+    return 1;
+  }
 }
 
 std::string program_folder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path(); }

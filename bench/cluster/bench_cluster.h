@@ -1,10 +1,13 @@
 #pragma once
 /// bench/cluster/bench_cluster.h: a cluster of real daemons for a benchmark, in a folder of its own, gone with the object.
-/// Everything that fails ends the program with a message: a benchmark without its cluster has nothing to say.
+/// Everything that fails ends the program with a message, and its cluster with it: a benchmark without its cluster has nothing to
+/// say.
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -14,7 +17,10 @@
 
 namespace dlrun::bench {
 
+/// Throws what guarded() catches, so that every BenchCluster on the way is taken down.
 [[noreturn]] void give_up(const std::string& why);
+/// Runs `body`; when it gives up: the reason on stderr, and 1.
+int guarded(const std::function<int()>& body);
 
 /// The folder that holds this program: `dlrun`, `dlrun-shim` and `bench_stamp` lie there too.
 std::string program_folder();

@@ -36,7 +36,7 @@ double rss_mib(pid_t pid) {
 }  // namespace
 }  // namespace dlrun::bench
 
-int main(int argc, char** argv) {
+static int measure(int argc, char** argv) {
   using namespace dlrun::bench;
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   BenchCluster cluster;
@@ -66,4 +66,8 @@ int main(int argc, char** argv) {
   print(core);
   print(memory);
   return 0;
+}
+
+int main(int argc, char** argv) {
+  return dlrun::bench::guarded([&] { return measure(argc, argv); });
 }

@@ -42,7 +42,7 @@ double command_ms(BenchCluster& cluster, StampPipe& pipe) {
 }  // namespace
 }  // namespace dlrun::bench
 
-int main(int argc, char** argv) {
+static int measure(int argc, char** argv) {
   using namespace dlrun::bench;
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   const int rounds = quick ? 3 : 5;
@@ -82,4 +82,8 @@ int main(int argc, char** argv) {
   print(p99);
   print(command);
   return 0;
+}
+
+int main(int argc, char** argv) {
+  return dlrun::bench::guarded([&] { return measure(argc, argv); });
 }

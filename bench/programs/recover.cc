@@ -65,7 +65,7 @@ double read_seconds(const std::string& path) {
 }  // namespace
 }  // namespace dlrun::bench
 
-int main(int argc, char** argv) {
+static int measure(int argc, char** argv) {
   using namespace dlrun::bench;
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   constexpr int kRunning = 100;
@@ -75,7 +75,9 @@ int main(int argc, char** argv) {
   cluster.wait_nodes(1);
   StampPipe pipe(cluster.folder() + "/stamps");
   std::fprintf(stderr, "starting %d jobs\n", kRunning);
-  for (int i = 0; i < kRunning; ++i) cluster.submit({program_folder() + "/bench_stamp", pipe.path(), "600"});
+  std::vector<std::string> jobs;
+  for (int i = 0; i < kRunning; ++i)
+    jobs.push_back(cluster.submit({program_folder() + "/bench_stamp", pipe.path(), "600"}));
   for (int i = 0; i < kRunning; ++i) pipe.next(std::chrono::seconds(30));
   cluster.kill_coordinator();
   const std::string store = cluster.folder() + "/coordinator/events.db";
@@ -95,8 +97,11 @@ int main(int argc, char** argv) {
     if (round + 1 < (quick ? 2 : 5)) cluster.kill_coordinator();
   }
   print(figure);
-  for (const auto& job : cluster.get("/api/v1/jobs?state=RUNNING&limit=200").at("jobs"))
-    cluster.kill_job(job.at("id").get<std::string>());
+  for (const std::string& job : jobs) cluster.kill_job(job);
   cluster.wait_idle(std::chrono::seconds(60));
   return 0;
+}
+
+int main(int argc, char** argv) {
+  return dlrun::bench::guarded([&] { return measure(argc, argv); });
 }

@@ -6,7 +6,7 @@
 #include "bench/cluster/bench_cluster.h"
 #include "bench/report/report.h"
 
-int main(int argc, char** argv) {
+static int measure(int argc, char** argv) {
   using namespace dlrun::bench;
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   constexpr int kJobs = 200;
@@ -31,4 +31,8 @@ int main(int argc, char** argv) {
   }
   print(figure);
   return 0;
+}
+
+int main(int argc, char** argv) {
+  return dlrun::bench::guarded([&] { return measure(argc, argv); });
 }
