@@ -103,6 +103,15 @@ Status wait_ready(const World& world, const std::string& folder, const ProcessMa
         for (const auto& node : list["nodes"]) up += node.value("state", "") == "up" ? 1 : 0;
       if (up >= nodes) return {};
     }
+    // In the order of their start: the coordinator, node-0, node-1, ...
+    if (const auto state = read_state(folder); state && !state->stopping)
+      for (std::size_t i = 0; i < state->daemons.size(); ++i) {
+        if (alive(state->daemons[i])) continue;
+        const std::string name = i == 0 ? "coordinator" : fmt::format("node-{}", i - 1);
+        return fail(Errc::kUnavailable,
+                    fmt::format("{} of the local cluster ended: {}", name,
+                                tail_of(fmt::format("{}/{}.log", folder, name), 1500)));
+      }
     if (!alive(guardian))
       return fail(Errc::kUnavailable,
                   "the local cluster ended: " + tail_of(folder + "/guardian.log", 2000));

@@ -69,7 +69,17 @@ JobPump::JobPump(const Context& context, cluster::JobView first)
 void JobPump::start(Sink& sink) {
   sink_ = &sink;
   watch_ = context_.hub->watch(job_, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->dirty_ = true, self->fetch();
+    const auto self = weak.lock();
+    if (!self || self->sink_ == nullptr) return;
+    self->again();
+    const auto loop = self->context_.loop.lock();
+    if (!loop || self->settle_) return;
+    self->settle_ = loop->after(kSettle, [weak] {
+      const auto settled = weak.lock();
+      if (!settled) return;
+      settled->settle_.reset();
+      settled->again();
+    });
   });
   const auto self = shared_from_this();
   show(*first_);
@@ -83,16 +93,21 @@ void JobPump::stop() {
   sink_ = nullptr;
   watch_.reset();
   timer_.reset();
+  settle_.reset();
+}
+
+void JobPump::again() {
+  dirty_ = true;
+  fetch();
 }
 
 void JobPump::arm() {
   const auto loop = context_.loop.lock();
   if (sink_ == nullptr || !loop) return;
-  timer_ = loop->after(kProgressPeriod, [weak = weak_from_this()] {
+  timer_ = loop->after(kRecheck, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (!self || self->sink_ == nullptr) return;
-    self->dirty_ = true;
-    self->fetch();
+    self->again();
     self->arm();
   });
 }

@@ -30,12 +30,10 @@ class EventsPump final : public Pump, public std::enable_shared_from_this<Events
   bool asking_ = false, dirty_ = true;
 };
 
-/// `event: job`, data = JobView, at once and after each change (progress: within kProgressPeriod); `event: end` after the view
+/// `event: job`, data = JobView, at once and after each change (progress: within kRecheck); `event: end` after the view
 /// of a final state. An error of the control plane is `event: error` with a problem, and the end.
 class JobPump final : public Pump, public std::enable_shared_from_this<JobPump> {
  public:
-  static constexpr Duration kProgressPeriod = std::chrono::milliseconds(500);
-
   JobPump(const Context& context, cluster::JobView first);
   void start(Sink& sink) override;
   void on_writable() override { fetch(); }
@@ -43,6 +41,7 @@ class JobPump final : public Pump, public std::enable_shared_from_this<JobPump> 
 
  private:
   void fetch();
+  void again();  ///< the job changed, or may have
   void show(const cluster::JobView& view);
   void arm();
 
@@ -51,7 +50,7 @@ class JobPump final : public Pump, public std::enable_shared_from_this<JobPump> 
   std::unique_ptr<cluster::JobView> first_;
   std::string last_;
   Sink* sink_ = nullptr;
-  std::shared_ptr<void> watch_, timer_;
+  std::shared_ptr<void> watch_, timer_, settle_;
   bool asking_ = false, dirty_ = true;
 };
 

@@ -85,18 +85,43 @@ void LogFollowPump::take_view(const cluster::JobView& view) {
 void LogFollowPump::start(Sink& sink) {
   sink_ = &sink;
   sink_->send(": ok\n\n");
-  if (filter_.follow)
+  if (filter_.follow) {
     watch_ = context_.hub->watch(job_, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->refresh();
+      const auto self = weak.lock();
+      if (!self || self->sink_ == nullptr) return;
+      self->refresh();
+      const auto loop = self->context_.loop.lock();
+      if (!loop || self->settle_) return;
+      self->settle_ = loop->after(kSettle, [weak] {
+        const auto settled = weak.lock();
+        if (!settled) return;
+        settled->settle_.reset();
+        settled->refresh();
+      });
     });
-  if (filter_.follow) refresh();  // the job may have moved between the view in hand and the watch
+    refresh();  // the job may have moved between the view in hand and the watch
+    arm_recheck();
+  }
   pump();
+}
+
+void LogFollowPump::arm_recheck() {
+  const auto loop = context_.loop.lock();
+  if (sink_ == nullptr || final_ || !loop) return;
+  recheck_ = loop->after(kRecheck, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self || self->sink_ == nullptr) return;
+    self->refresh();
+    self->arm_recheck();
+  });
 }
 
 void LogFollowPump::stop() {
   sink_ = nullptr;
   watch_.reset();
   timer_.reset();
+  settle_.reset();
+  recheck_.reset();
   for (const auto& stream : streams_) stream->handle.reset();
 }
 

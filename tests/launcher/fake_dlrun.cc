@@ -85,6 +85,7 @@ int coordinator(const fs::path& data) {
 }
 
 int agent(const fs::path& data) {
+  if (fs::exists(data / "refuse")) return std::fprintf(stderr, "the clock is set back\n"), 1;
   const sigset_t set = term_set();
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   std::ofstream(data / "up") << "x";

@@ -175,6 +175,16 @@ TEST_F(LocalCluster, DownCleansUpAfterAGuardianThatWasKilled) {
   EXPECT_TRUE(ours().empty());
 }
 
+TEST_F(LocalCluster, AnAgentThatCannotStartIsExplainedAtOnce) {
+  fs::create_directories(home / "local" / "node-0");
+  std::ofstream(home / "local" / "node-0" / "refuse") << "x";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(dlrun({"run", "--", "exit", "0"}), 69);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s) << "not at the end of the start's limit";
+  EXPECT_THAT(text("err"), HasSubstr("node-0 of the local cluster ended: the clock is set back"));
+  EXPECT_TRUE(nothing_left());
+}
+
 TEST_F(LocalCluster, ACoordinatorThatCannotStartIsExplained) {
   fs::create_directories(home / "local" / "coordinator");
   std::ofstream(home / "local" / "coordinator" / "refuse") << "x";

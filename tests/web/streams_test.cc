@@ -218,6 +218,29 @@ TEST_F(Streams, FollowsAJobToItsEndWithProgressThatNoEventAnnounces) {
   EXPECT_TRUE(client.ended);
 }
 
+TEST_F(Streams, EndsThoughTheEventWasToldBeforeTheViewShowedIt) {
+  serve();
+  const JobId id = control.add(running_job());
+  HttpClient job(port), log(port);
+  job.send(get("/api/v1/jobs/j1?follow=1"));
+  log.send(get("/api/v1/jobs/j1/logs?follow=1"));
+  job.receive_head();
+  log.receive_head();
+  EXPECT_EQ(job.next_event()->event, "job");
+  control.event(id, "job_ended", "told");
+  // Only once the streams have asked does the view change, and nobody tells them.
+  const std::size_t before = control.calls();
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (control.calls() < before + 2 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(1ms);
+  logs.complete(ref(id));
+  logs.complete(ref(id, 0, web::LogStream::kStderr));
+  control.touch(id, [](auto& view) { end_job(view, 0); });
+  EXPECT_EQ(job.next_event()->event, "job");
+  EXPECT_EQ(job.next_event()->event, "end");
+  EXPECT_EQ(log.next_event()->event, "end");
+}
+
 TEST_F(Streams, FollowsEventsAndResumesWithoutLossOrRepeat) {
   serve();
   const JobId id = control.add(running_job());
