@@ -45,6 +45,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/cluster/core/barrier_set.h"
 #include "runtime/cluster/core/job_record.h"
 #include "runtime/cluster/core/now.h"
 #include "runtime/cluster/core/persist_gate.h"
@@ -160,10 +161,6 @@ class JobCore {
         gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
     TimePoint gone_resend_at;
   };
-  /// The round being waited for is the one after JobRecord::barriers_met.
-  struct Barrier {
-    std::set<std::size_t> arrived;
-  };
 
   // events
   void on(const Placed& input, Now now);
@@ -196,7 +193,7 @@ class JobCore {
   void send_command(std::size_t index, Now now);
   bool satisfied(const Task& task) const;
   bool role_ready(const std::string& role) const;
-  void check_barrier(const JobRecord::BarrierKey& key);
+  void check_barrier(const BarrierSet::Key& key);
   void check_barriers(const std::string& role);
   void make_ledger();
   void replay(const InputFilesSet& op);
@@ -213,7 +210,6 @@ class JobCore {
   const NodeId& node_of(std::size_t index) const { return record_.tasks[index].slot.node; }
   PrepareTask prepare_of(std::size_t index) const;
   StartTask start_of(std::size_t index) const;
-  EnvList rendezvous_of(std::size_t index) const;
   ps::PsView ps_view() const;
   bool gang_of_one() const { return record_.tasks.size() == 1; }
   bool is_shard_host(std::size_t index) const;
@@ -234,8 +230,7 @@ class JobCore {
   LedgerFactory make_ledger_;
   std::unique_ptr<io::Ledger> ledger_;
   std::vector<Task> tasks_;
-  std::map<JobRecord::BarrierKey, Barrier>
-      barriers_;  ///< at most kBarriersMax; entered and not met
+  BarrierSet barriers_;
   std::set<std::string> inputs_set_;
   std::map<std::pair<std::size_t, std::string>, std::deque<LeaseReply>>
       answered_;  ///< by consumer and input

@@ -142,44 +142,36 @@ void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
   std::string context;
   const auto index = live_task(arrive.task, arrive.epoch, error, context);
   if (!index) return;  // of an epoch that is over: its agent is told to stop it
-  const JobRecord::BarrierKey key{arrive.task.role, arrive.name};
-  const auto met = record_.barriers_met.find(key);
-  const std::uint64_t next = (met == record_.barriers_met.end() ? 0 : met->second) + 1;
-  const bool old = arrive.round < next && !settings_.bugs.has("barrier_counts_repeats");
+  const BarrierSet::Key key{arrive.task.role, arrive.name};
+  const bool old = arrive.round < open_round(record_, key) &&
+                   !settings_.bugs.has("barrier_counts_repeats");
   if (old)
     return send_after_durable(*index,
                               BarrierDone{arrive.task, arrive.epoch, arrive.name, arrive.round});
-  if (barriers_.count(key) == 0 && barriers_.size() >= kBarriersMax)
-    return;  // its agent asks again
-  barriers_[key].arrived.insert(*index);
-  check_barrier(key);
+  if (barriers_.arrive(key, *index)) check_barrier(key);
 }
 
-void JobCore::check_barrier(const JobRecord::BarrierKey& key) {
-  const auto it = barriers_.find(key);
-  if (it == barriers_.end() || record_.verdict != Verdict::kNone) return;  // who failed never arrives
+void JobCore::check_barrier(const BarrierSet::Key& key) {
+  if (record_.verdict != Verdict::kNone) return;  // who failed never arrives
+  std::vector<std::size_t> expected;
   for (std::size_t i = 0; i < tasks_.size(); ++i)
-    if (record_.tasks[i].task.role == key.first && tasks_[i].state != TaskState::kEnded &&
-        it->second.arrived.count(i) == 0)
-      return;
-  const auto met = record_.barriers_met.find(key);
-  const std::uint64_t round = (met == record_.barriers_met.end() ? 0 : met->second) + 1;
+    if (record_.tasks[i].task.role == key.first && tasks_[i].state != TaskState::kEnded)
+      expected.push_back(i);
+  const auto arrived = barriers_.close_if_met(key, expected);
+  if (!arrived) return;
+  const std::uint64_t round = open_round(record_, key);
   std::vector<JobEffect> tell;
-  for (std::size_t i : it->second.arrived)
+  for (std::size_t i : *arrived)
     if (tasks_[i].state != TaskState::kEnded)
       tell.push_back(
           SendToAgent{node_of(i), BarrierDone{record_.tasks[i].task, epoch(), key.second, round}});
-  barriers_.erase(it);
   if (tell.empty()) return;
   record_event(BarrierMet{record_.id, record_.generation, key.first, key.second, round},
                std::move(tell));
 }
 
 void JobCore::check_barriers(const std::string& role) {
-  std::vector<JobRecord::BarrierKey> keys;
-  for (const auto& [key, barrier] : barriers_)
-    if (key.first == role) keys.push_back(key);
-  for (const auto& key : keys) check_barrier(key);
+  for (const auto& key : barriers_.open_in(role)) check_barrier(key);
 }
 
 }  // namespace dlrun::cluster
