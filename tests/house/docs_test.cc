@@ -111,6 +111,25 @@ TEST_F(Docs, AReadmeOfAFolderIsShort) {
     }
 }
 
+TEST_F(Docs, EveryPackageThatIsInstalledIsExplained) {
+  const std::string script = read(root_ / "tools/install-deps.sh");
+  const std::string table = pages_["docs/dependencies.md"];
+  static const std::regex group(R"(\) echo ([^;]*);;)"), word(R"([a-z0-9][a-z0-9.+-]+)");
+  std::set<std::string> explained, unexplained;
+  for (std::sregex_iterator at(table.begin(), table.end(), word), end; at != end; ++at)
+    explained.insert(at->str());
+  std::size_t packages = 0;
+  for (std::sregex_iterator at(script.begin(), script.end(), group), end; at != end; ++at) {
+    const std::string names = (*at)[1];
+    for (std::sregex_iterator name(names.begin(), names.end(), word); name != end; ++name) {
+      ++packages;
+      if (!explained.contains(name->str())) unexplained.insert(name->str());
+    }
+  }
+  EXPECT_GT(packages, 30u);
+  EXPECT_THAT(unexplained, IsEmpty());
+}
+
 // A folder in a folder (core, actor, cuda) may be told by its parent.
 TEST_F(Docs, EveryFolderWithSourcesHasAReadmeOrItsParentDoes) {
   std::set<std::string> without;
