@@ -63,7 +63,7 @@ Status JoinTokens::check(const std::string& token, WallTime now) const {
   const std::lock_guard lock(mutex_);
   for (const Entry& e : entries_) {
     const bool same = equal_constant_time(
-        mine, {reinterpret_cast<const char*>(e.digest.data()), e.digest.size()});
+        mine, std::string_view(reinterpret_cast<const char*>(e.digest.data()), e.digest.size()));
     ok |= same && e.until > now;
   }
   if (!ok)

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/os/files.h"
 
 namespace dlrun::shim {
 
@@ -114,9 +115,7 @@ Result<Command> decode_command(std::string_view bytes);
 
 inline constexpr std::size_t kSpecBytesMax = 32u << 20;
 
-/// Whole file, at most `bytes_max`. kNotFound when absent.
-Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
-/// Writes <path>.tmp and renames it. No fsync.
-Status write_file(const std::string& path, std::string_view bytes);
+using os::read_file;
+using os::write_file;
 
 }  // namespace dlrun::shim

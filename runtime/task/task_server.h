@@ -53,8 +53,6 @@ class TaskServer {
   std::string socket_path(const TaskId& task) const;
   /// Listens for the task and returns the path. `welcome.version` is set per peer. kAlreadyExists when open.
   Result<std::string> open(const TaskId& task, const cluster::Token& token, Welcome welcome);
-  /// Replaces what later Hellos are answered with (the PsView is known when the gang starts).
-  Status set_welcome(const TaskId& task, Welcome welcome);
   /// Sends what is queued for at most 1 s, closes the connections, unlinks the socket. Unknown task: nothing.
   void close(const TaskId& task);
 

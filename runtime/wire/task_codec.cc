@@ -1,5 +1,6 @@
 #include "runtime/wire/task_codec.h"
 
+#include "runtime/base/overload.h"
 #include "runtime/wire/common_codec.h"
 #include "runtime/wire/task.capnp.h"
 
@@ -8,11 +9,6 @@ namespace {
 
 using Server = schema::TaskToServer;
 using Client = schema::TaskToClient;
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
 
 /// 0 = none. A code of a newer peer reads as kInternal; its context stays.
 Errc get_errc(std::uint32_t code) {
@@ -147,7 +143,7 @@ Result<task::ToClient> get_client(Client::Reader r) {
 std::string encode(const task::ToServer& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Server>();
-  std::visit(Overloaded{
+  std::visit(Overload{
                  [&](const task::Hello& m) {
                    auto to = root.initHello();
                    to.setVersion(m.version);
@@ -207,7 +203,7 @@ std::string encode(const task::ToClient& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Client>();
   std::visit(
-      Overloaded{
+      Overload{
           [&](const task::Welcome& m) {
             auto to = root.initWelcome();
             to.setVersion(m.version);

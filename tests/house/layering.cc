@@ -25,6 +25,7 @@ constexpr std::array kLayers = {
     Layer{"ps/core", 1},
     Layer{"io/core", 1},
     Layer{"runtime/cluster/core", 1},
+    Layer{"runtime/os", 1},
     Layer{"runtime/wire", 2},
     Layer{"runtime/transport", 3},
     Layer{"runtime/device", 3},

@@ -1,15 +1,10 @@
 #include "runtime/cluster/core/event.h"
 
+#include "runtime/base/overload.h"
+
 namespace dlrun::cluster {
 
 namespace {
-
-template <class... F>
-struct Overload : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overload(F...) -> Overload<F...>;
 
 std::string end_text(const TaskEnd& end) {
   std::string text{to_string(end.cause)};

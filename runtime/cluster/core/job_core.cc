@@ -24,10 +24,6 @@ JobState state_for(Cause cause) {
   }
 }
 
-void earlier(std::optional<TimePoint>& wake, TimePoint at) {
-  if (!wake || at < *wake) wake = at;
-}
-
 }  // namespace
 
 JobCore::JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens,

@@ -5,19 +5,19 @@
 #include <cstdlib>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/hash.h"
 
 namespace dlrun::cluster {
 
 namespace {
 
-class Fnv {
+/// Fields with their lengths, so that no two specs run together.
+class FieldHash {
  public:
-  void add(std::uint64_t v) {
-    for (int i = 0; i < 8; ++i) byte(static_cast<std::uint8_t>(v >> (8 * i)));
-  }
+  void add(std::uint64_t v) { hash_.add(v); }
   void add(const std::string& s) {
     add(std::uint64_t{s.size()});
-    for (char c : s) byte(static_cast<std::uint8_t>(c));
+    hash_.add(s);
   }
   void add(const std::vector<std::string>& list) {
     add(std::uint64_t{list.size()});
@@ -31,14 +31,10 @@ class Fnv {
       add(b);
     }
   }
-  std::uint64_t value() const { return h_; }
+  std::uint64_t value() const { return hash_.value(); }
 
  private:
-  void byte(std::uint8_t b) {
-    h_ ^= b;
-    h_ *= 0x100000001b3ULL;
-  }
-  std::uint64_t h_ = 0xcbf29ce484222325ULL;
+  Fnv1a hash_;
 };
 
 std::uint64_t number(auto v) { return static_cast<std::uint64_t>(v); }
@@ -192,7 +188,7 @@ std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record,
 }
 
 std::uint64_t fingerprint(const JobSpec& spec) {
-  Fnv f;
+  FieldHash f;
   f.add(spec.name);
   f.add(spec.owner);
   f.add(spec.project);
