@@ -13,6 +13,7 @@
 #include "runtime/actor/system.h"
 #include "runtime/cluster/actor/coordinator_node.h"
 #include "runtime/cluster/actor/hmac_tokens.h"
+#include "runtime/cluster/actor/serial_worker.h"
 #include "runtime/logs/log_receiver.h"
 #include "runtime/node/cluster_file.h"
 #include "runtime/node/coordinator_settings.h"
@@ -141,6 +142,14 @@ class Coordinator {
 
     cluster::CoordinatorNodeOptions options;
     DLRUN_ASSIGN(options.log, store::SqliteEventLog::open(*data_ / "events.db"));
+    DLRUN_ASSIGN(options.log_reader, store::SqliteEventLog::open_reader(*data_ / "events.db"));
+    options.say = say;
+    options.on_retired = [this](const std::vector<JobId>& jobs) {
+      for (const JobId job : jobs)
+        janitor_.post([this, job] {
+          if (Status ok = log_store_->drop_job(job); !ok) say(ok.error().to_string());
+        });
+    };
     options.settings.membership.heartbeat = std::chrono::milliseconds(flags_.heartbeat_ms);
     options.settings.membership.suspect_after = std::chrono::milliseconds(flags_.suspect_ms);
     options.settings.membership.lost_after = std::chrono::milliseconds(flags_.lost_ms);
@@ -257,6 +266,7 @@ class Coordinator {
   std::string rest_token_;
   ClusterFile file_;
   std::unique_ptr<logs::LogStore> log_store_;
+  cluster::SerialWorker janitor_;  ///< removes the logs of jobs that retention forgot
   std::unique_ptr<logs::LogReceiver> log_receiver_;
   std::map<NodeId, std::string> log_keys_;  ///< of the coordinator actor; one a node
   std::unique_ptr<StoreLogSource> log_source_;

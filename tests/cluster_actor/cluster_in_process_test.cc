@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
+#include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
 #include <future>
 #include <mutex>
 
 #include "runtime/actor/agent_link.h"
+#include "runtime/actor/link_messages.h"
 #include "runtime/actor/system.h"
 #include "runtime/cluster/actor/agent_actor.h"
 #include "runtime/cluster/actor/coordinator_node.h"
@@ -92,6 +95,10 @@ struct InProcess : ::testing::Test {
     options.log = std::move(log);
     options.placer = std::make_shared<sched::SchedulerCore>();
     options.tokens = &tokens;
+    options.say = [this](const std::string& line) {
+      const std::lock_guard lock(said_mutex);
+      said += line + "\n";
+    };
     options.clock = &clock;
     options.make_ledger = [](const std::vector<io::InputSpec>&) {
       return std::unique_ptr<io::Ledger>();
@@ -128,6 +135,11 @@ struct InProcess : ::testing::Test {
     machine->attach(agent);
     agents.emplace_back(machine, agent);
     return *machine;
+  }
+
+  std::string so_far() {
+    const std::lock_guard lock(said_mutex);
+    return said;
   }
 
   Result<ApiReply> call(ApiCall request, Duration timeout = seconds(10)) {
@@ -183,6 +195,8 @@ struct InProcess : ::testing::Test {
   SystemClock clock;
   HmacTokens tokens{std::string(32, 'k')};
   std::unique_ptr<actor::System> system;
+  std::mutex said_mutex;
+  std::string said;
   std::unique_ptr<CoordinatorNode> coordinator;
   std::vector<std::pair<std::shared_ptr<FakeMachine>, caf::actor>> agents;
 };
@@ -241,6 +255,32 @@ TEST_F(InProcess, CallsOfAStoppedCoordinatorAreAnswered) {
   start_coordinator();
   coordinator->stop();
   EXPECT_EQ(call(GetHealth{}).error().code, Errc::kUnavailable);
+}
+
+TEST_F(InProcess, AMessageThatIsNotUnderstoodIsToldAndChangesNothing) {
+  start_coordinator();
+  caf::scoped_actor peer(system->get());
+  actor::AgentLinkOptions options;
+  options.local = [this] { return coordinator->hub(); };
+  wire::LinkHello hello;
+  hello.node = NodeId{"odd"};
+  hello.incarnation = Incarnation{1};
+  options.hello = [hello]() -> Result<wire::LinkHello> { return hello; };
+  caf::actor link = actor::spawn_agent_link(system->get(), peer, options);
+  bool up = false;
+  peer->receive([&](const actor::LinkUp&) { up = true; }, caf::after(seconds(20)) >> [] {});
+  ASSERT_TRUE(up);
+  for (int i = 0; i < 100; ++i) caf::anon_send(link, actor::LinkSend{"no message"});
+  const TimePoint until = clock.now() + seconds(20);
+  while (so_far().find("(64 so far)") == std::string::npos && clock.now() < until)
+    std::this_thread::sleep_for(milliseconds(5));
+  const std::string told = so_far();
+  EXPECT_NE(told.find("node odd is not understood (1 so far)"), std::string::npos) << told;
+  EXPECT_LE(std::count(told.begin(), told.end(), '\n'), 8) << "a flood of them is no flood of lines";
+  add_agent("a");
+  EXPECT_EQ(wait(submit(spec_of(1)), [](const JobView& v) { return is_final(v.state); }).state,
+            JobState::kSucceeded);
+  caf::anon_send_exit(link, caf::exit_reason::user_shutdown);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <caf/stateful_actor.hpp>
 
 #include "runtime/actor/link_messages.h"
+#include "runtime/base/seldom.h"
 #include "runtime/cluster/actor/messages.h"
 #include "runtime/cluster/actor/wake.h"
 #include "runtime/wire/control_codec.h"
@@ -17,6 +18,7 @@ struct AgentState {
   AgentActorOptions options;
   caf::actor link;
   WakeTimer timer;
+  Seldom undecodable;
   AgentCore& core() { return *options.core; }
   Now now() const { return read(*options.clock); }
 };
@@ -84,7 +86,11 @@ caf::behavior agent(Self* self, AgentActorOptions options,
         AgentState& st = self->state;
         const Result<ToAgent> decoded = wire::decode_to_agent(message.bytes);
         if (decoded)
-          perform(self, st.core().on_message(*decoded, st.now()));  // else of a newer coordinator
+          perform(self, st.core().on_message(*decoded, st.now()));
+        else if (st.undecodable.now() && st.options.log)  // of a newer coordinator, or damaged
+          st.options.log("a message of the coordinator is not understood (" +
+                         std::to_string(st.undecodable.count()) +
+                         " so far): " + decoded.error().to_string());
       },
       [self](FromHost& message) {
         AgentState& st = self->state;

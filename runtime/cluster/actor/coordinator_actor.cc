@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "runtime/actor/link_messages.h"
+#include "runtime/base/seldom.h"
 #include "runtime/cluster/actor/job_actor.h"
 #include "runtime/cluster/actor/messages.h"
 #include "runtime/cluster/actor/wake.h"
@@ -31,7 +32,9 @@ struct CoordinatorState {
   std::uint64_t last_call = 0;
   bool sweeping = false;
   WakeTimer timer;
+  Seldom undecodable;
   CoordinatorCore& core() { return *options.core; }
+  const caf::actor& reader() const { return options.reader ? options.reader : store; }
   Now now() const { return read(*options.clock); }
 };
 using Self = caf::stateful_actor<CoordinatorState>;
@@ -62,11 +65,11 @@ void perform(Self* self, CoordinatorEffects effects) {
     } else if (auto* reply = std::get_if<ReplyApi>(&effect)) {
       give(self, reply->call, std::move(reply->reply));
     } else if (auto* job = std::get_if<ReadJob>(&effect)) {
-      self->send(s.store, StoreRead{*job});
+      self->send(s.reader(), StoreRead{*job});
     } else if (auto* jobs = std::get_if<ReadJobs>(&effect)) {
-      self->send(s.store, StoreRead{std::move(*jobs)});
+      self->send(s.reader(), StoreRead{std::move(*jobs)});
     } else if (auto* events = std::get_if<ReadEvents>(&effect)) {
-      self->send(s.store, StoreRead{*events});
+      self->send(s.reader(), StoreRead{*events});
     } else if (auto* start = std::get_if<StartJob>(&effect)) {
       start_job(self, *start);
     } else if (auto* input = std::get_if<ToJob>(&effect)) {
@@ -85,7 +88,13 @@ void perform(Self* self, CoordinatorEffects effects) {
 void on_bytes(Self* self, const actor::PeerBytes& message) {
   CoordinatorState& s = self->state;
   const Result<FromAgent> decoded = wire::decode_from_agent(message.bytes);
-  if (!decoded) return;  // of a newer agent, or damaged: what matters is repeated
+  if (!decoded) {  // of a newer agent, or damaged: what matters is repeated
+    if (s.undecodable.now() && s.options.log)
+      s.options.log("a message of node " + message.node.value + " is not understood (" +
+                    std::to_string(s.undecodable.count()) +
+                    " so far): " + decoded.error().to_string());
+    return;
+  }
   // A connection speaks for the node and the process that its hello proved, whatever the message
   // says.
   if (const auto* r = std::get_if<Register>(&*decoded);

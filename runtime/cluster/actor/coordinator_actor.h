@@ -3,7 +3,7 @@
 /// per running job. Takes PeerUp/PeerDown/PeerBytes of the hub, FromJob of jobs,
 /// StoreDone/StoreAnswer of the store, ApiRequest.
 
-#include <caf/fwd.hpp>
+#include <caf/actor.hpp>
 #include <functional>
 #include <memory>
 
@@ -20,6 +20,8 @@ struct CoordinatorActorOptions {
   LedgerFactory make_ledger;
   std::function<void(const NodeId&, const std::string& log_key)>
       on_peer;                     ///< lets the node's logs in
+  std::function<void(const std::string&)> log;  ///< one line; may be empty
+  caf::actor reader;               ///< of the log; none: the store answers reads
   std::uint32_t calls_max = 4096;  ///< API calls under way; above: kOverloaded
 };
 

@@ -47,7 +47,7 @@ struct CoordinatorNode::Impl {
   caf::actor_system& system;
   std::shared_ptr<Listeners> listeners = std::make_shared<Listeners>();
   std::mutex mutex;  ///< of the handles
-  caf::actor store, hub, coordinator;
+  caf::actor store, reader, hub, coordinator;
 };
 
 CoordinatorNode::CoordinatorNode(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -65,17 +65,23 @@ Result<std::unique_ptr<CoordinatorNode>> CoordinatorNode::start(caf::actor_syste
 
   StoreOptions store_options;
   store_options.clock = options.clock;
+  store_options.on_retired = std::move(options.on_retired);
+  store_options.log = options.say;
   store_options.on_durable = [listeners = impl->listeners](std::uint64_t index) {
     listeners->tell(index);
   };
   impl->store = spawn_store(system, std::move(log), std::move(store_options));
 
   CoordinatorActorOptions actor_options;
+  if (options.log_reader)
+    actor_options.reader = impl->reader =
+        spawn_store_reader(system, std::make_unique<ControlLog>(std::move(options.log_reader)));
   actor_options.core = std::move(core);
   actor_options.placer = std::move(options.placer);
   actor_options.job_settings = options.job_settings;
   actor_options.tokens = options.tokens;
   actor_options.clock = options.clock;
+  actor_options.log = std::move(options.say);
   actor_options.make_ledger = std::move(options.make_ledger);
   actor_options.on_peer = std::move(options.on_peer);
   // The hub is linked to the coordinator, so the coordinator makes it; it runs its init before this
@@ -96,16 +102,18 @@ Result<std::unique_ptr<CoordinatorNode>> CoordinatorNode::start(caf::actor_syste
 }
 
 void CoordinatorNode::stop() {
-  caf::actor store, coordinator, hub;
+  caf::actor store, reader, coordinator, hub;
   {
     const std::lock_guard lock(impl_->mutex);
     coordinator = std::exchange(impl_->coordinator, nullptr);
     store = std::exchange(impl_->store, nullptr);
+    reader = std::exchange(impl_->reader, nullptr);
     hub = std::exchange(impl_->hub, nullptr);
   }
   if (!coordinator) return;
   caf::scoped_actor self(impl_->system);
-  for (const caf::actor& a : {coordinator, hub, store}) {
+  for (const caf::actor& a : {coordinator, hub, reader, store}) {
+    if (!a) continue;
     caf::anon_send_exit(a, caf::exit_reason::user_shutdown);
     self->wait_for(a);
   }

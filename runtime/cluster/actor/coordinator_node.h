@@ -20,6 +20,10 @@ struct CoordinatorNodeOptions {
   CoordinatorSettings settings;
   JobSettings job_settings;
   std::unique_ptr<store::EventLog> log;
+  std::unique_ptr<store::EventLog> log_reader;  ///< a second handle for reads; may be null
+  /// Jobs that retention forgot. On the store's thread: must not block.
+  std::function<void(const std::vector<JobId>&)> on_retired;
+  std::function<void(const std::string&)> say;  ///< one line for the daemon's log; may be empty
   std::shared_ptr<sched::Placer> placer;
   const TokenIssuer* tokens = nullptr;  ///< outlives the node
   const Clock* clock = nullptr;         ///< outlives the node

@@ -60,6 +60,27 @@ void flush(Self* self) {
   if (!s.waiting.empty()) commit(self, std::exchange(s.waiting, {}));
 }
 
+template <class Actor>
+void answer(Actor* self, ControlLog& log, const StoreRead& message) {
+  const caf::actor asker = caf::actor_cast<caf::actor>(self->current_sender());
+  std::visit([&](const auto& query) { self->send(asker, StoreAnswer{query.call, log.read(query)}); },
+             message.query);
+}
+
+struct ReaderState {
+  static inline const char* name = "store_reader";
+  std::unique_ptr<ControlLog> log;
+};
+
+caf::behavior store_reader(caf::stateful_actor<ReaderState>* self,
+                           std::shared_ptr<std::unique_ptr<ControlLog>> log) {
+  self->state.log = std::move(*log);
+  self->set_default_handler(caf::drop);
+  return {
+      [self](const StoreRead& message) { answer(self, *self->state.log, message); },
+  };
+}
+
 caf::behavior store(Self* self, std::shared_ptr<std::unique_ptr<ControlLog>> log,
                     StoreOptions options) {
   self->state.log = std::move(*log);
@@ -77,21 +98,19 @@ caf::behavior store(Self* self, std::shared_ptr<std::unique_ptr<ControlLog>> log
         if (!std::exchange(s.flush_sent, true)) self->send(self, StoreFlush{});
       },
       [self](const StoreFlush&) { flush(self); },
-      [self](const StoreRead& message) {
-        StoreState& s = self->state;
-        const caf::actor asker = caf::actor_cast<caf::actor>(self->current_sender());
-        std::visit(
-            [&](const auto& query) {
-              self->send(asker, StoreAnswer{query.call, s.log->read(query)});
-            },
-            message.query);
-      },
+      [self](const StoreRead& message) { answer(self, *self->state.log, message); },
       [self](const StoreTerm& message) { self->state.term = message.term; },
       [self](const StoreRetire&) {
         StoreState& s = self->state;
         const WallTime before{s.options.clock->wall().ns - s.options.retention.count()};
-        const Result<std::uint32_t> gone = s.log->retire(before, s.options.retire_jobs_max);
-        const bool more = gone && *gone == s.options.retire_jobs_max;
+        const auto gone = s.log->retire(before, s.options.retire_jobs_max);
+        if (!gone && s.options.log) s.options.log("retention: " + gone.error().to_string());
+        if (gone && !gone->jobs.empty() && s.options.on_retired) {
+          std::vector<JobId> jobs;
+          for (const std::uint64_t job : gone->jobs) jobs.emplace_back(job);
+          s.options.on_retired(jobs);
+        }
+        const bool more = gone && gone->more;
         self->delayed_send(self, more ? Duration(std::chrono::seconds(1)) : s.options.retire_every,
                            StoreRetire{});
       },
@@ -104,6 +123,11 @@ caf::actor spawn_store(caf::actor_system& system, std::unique_ptr<ControlLog> lo
                        StoreOptions options) {
   auto holder = std::make_shared<std::unique_ptr<ControlLog>>(std::move(log));
   return system.spawn<caf::detached>(store, std::move(holder), std::move(options));
+}
+
+caf::actor spawn_store_reader(caf::actor_system& system, std::unique_ptr<ControlLog> log) {
+  auto holder = std::make_shared<std::unique_ptr<ControlLog>>(std::move(log));
+  return system.spawn<caf::detached>(store_reader, std::move(holder));
 }
 
 }  // namespace dlrun::cluster
