@@ -86,8 +86,6 @@ TEST(JobCore, GivesEachRankItsRendezvous) {
   EXPECT_EQ(env_of(start[1].env, "LOCAL_RANK"), "0");
   EXPECT_EQ(env_of(start[1].env, "MASTER_ADDR"), "10.0.0.0");
   EXPECT_EQ(env_of(start[1].env, "MASTER_PORT"), "20000");
-  ASSERT_EQ(start[0].members.size(), 2u);
-  EXPECT_EQ(start[0].members[1].address, "10.0.0.1");
 }
 
 TEST(JobCore, WorkersWaitUntilEveryShardIsReadyAndGetItsEndpoint) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "runtime/cluster/actor/feeders.h"
+#include "runtime/cluster/actor/latest_progress.h"
 #include "runtime/cluster/actor/serial_worker.h"
 #include "runtime/cluster/actor/task_dir.h"
 #include "runtime/logs/log_shipper.h"
@@ -56,9 +57,14 @@ class AgentHost::Impl {
     server_options.socket_dir = options_.run_dir;
     task::ServerCallbacks callbacks;
     callbacks.on_message = [this](const TaskId& task, task::PeerKind kind, task::ToServer message) {
-      run([this, task, kind, message = std::move(message)]() mutable {
+      if (const auto* progress = std::get_if<task::ReportProgress>(&message)) {
+        if (progress_.put(task, *progress))
+          worker_.post_when_room(guarded([this, task] { on_progress(task); }));
+        return;
+      }
+      worker_.post_when_room(guarded([this, task, kind, message = std::move(message)]() mutable {
         on_process(task, kind, std::move(message));
-      });
+      }));
     };
     callbacks.on_gone = [](const TaskId&, task::PeerKind, std::size_t) {};
     callbacks.on_log = [this](const std::string& line) { log(line); };
@@ -254,7 +260,7 @@ class AgentHost::Impl {
     tasks_.erase(it);
     server_->close(effect.task);
     feeders_->drop_consumer(effect.task);
-    if (!ran) return remove_task_dir(dir);
+    if (!ran) return janitor_.post([dir] { remove_task_dir(dir); });
     if (Status ok = mark_cleaned(dir); !ok) log(ok.error().to_string());
     ship_rest(effect.task, dir);
   }
@@ -263,7 +269,7 @@ class AgentHost::Impl {
     shipper_->add(task, dir + "/logs");
     shipper_->finish(task, options_.ship_give_up, [this, dir](bool shipped) {
       // Not shipped: the next agent process tries again.
-      if (shipped) run([dir] { remove_task_dir(dir); });
+      if (shipped) janitor_.post([dir] { remove_task_dir(dir); });
     });
   }
 
@@ -342,8 +348,10 @@ class AgentHost::Impl {
       if (Status ok = write_ready(task->dir, id, m.info); !ok) log(ok.error().to_string());
     emit(TaskIsReady{id, m.info});
   }
-  void on(const TaskId& id, task::PeerKind, const task::ReportProgress& m) {
-    emit(TaskProgress{id, m.fraction, m.text});
+  void on(const TaskId&, task::PeerKind, const task::ReportProgress&) {}  // see on_progress
+  void on_progress(const TaskId& id) {
+    const task::ReportProgress last = progress_.take(id);
+    emit(TaskProgress{id, last.fraction, last.text});
   }
   void on(const TaskId& id, task::PeerKind, const task::EnterBarrier& m) {
     emit(TaskAtBarrier{id, m.name, m.round});
@@ -375,11 +383,13 @@ class AgentHost::Impl {
   std::function<void(HostEvent)> emit_;
   std::map<TaskId, Task> tasks_;
   bool closing_ = false;  ///< of the worker
+  LatestProgress progress_;
   std::unique_ptr<task::TaskServer> server_;
   std::unique_ptr<shim::ShimClient> shims_;
   std::unique_ptr<logs::LogShipper> shipper_;
   std::unique_ptr<Feeders> feeders_;
-  SerialWorker worker_;  ///< last: its thread ends first
+  SerialWorker janitor_;  ///< removes what tasks left: may take long, and starts and kills must not wait for it
+  SerialWorker worker_;   ///< last: its thread ends first
 };
 
 AgentHost::AgentHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -32,10 +32,6 @@ const TaskId* task_of(const FromAgent& message) {
   return nullptr;
 }
 
-void earlier(std::optional<TimePoint>& wake, TimePoint at) {
-  if (!wake || at < *wake) wake = at;
-}
-
 }  // namespace
 
 AgentCore::AgentCore(AgentSettings settings) : settings_(std::move(settings)) {}
@@ -162,6 +158,7 @@ AgentEffects AgentCore::on_tick(Now now) {
     heartbeat_at_ = now.at + heartbeat_;
   }
   for (auto& [id, task] : tasks_) {
+    if (now.at >= task.progress_at) say_progress(task, now);
     if (task.state != TaskState::kEnded || now.at < task.resend_at) continue;
     update(task);
     task.resend_after = std::min(task.resend_after * 2, settings_.resend_max);
@@ -184,8 +181,10 @@ std::optional<TimePoint> AgentCore::next_wake() const {
   }
   earlier(wake, ack_deadline_);
   earlier(wake, heartbeat_at_);
-  for (const auto& [id, task] : tasks_)
+  for (const auto& [id, task] : tasks_) {
     if (task.state == TaskState::kEnded) earlier(wake, task.resend_at);
+    if (task.progress) earlier(wake, task.progress_at);
+  }
   for (const auto& [key, pending] : pending_) earlier(wake, pending.resend_at);
   return wake;
 }
@@ -243,7 +242,7 @@ void AgentCore::on(const StartTask& message, Now) {
 void AgentCore::spawn(Task& task) {
   task.spawning = true;
   StartTask start =
-      task.start.value_or(StartTask{task.prepare.task, task.prepare.epoch, {}, {}, {}});
+      task.start.value_or(StartTask{task.prepare.task, task.prepare.epoch, {}, {}});
   out_.push_back(SpawnShim{task.prepare, std::move(start)});
 }
 
@@ -251,8 +250,7 @@ void AgentCore::on(const StopTask& message, Now now) {
   Task* task = find(message.task, message.epoch);
   if (task == nullptr) {
     if (tasks_.count(message.task) == 0) {  // also one that is still on its way: it shall not start
-      if (tombstones_.insert({message.task, message.epoch}).second)
-        tombstone_order_.emplace_back(message.task, message.epoch);
+      remember_gone(message.task, message.epoch);
     }
     return unknown(message.task, message.epoch);
   }
@@ -305,19 +303,23 @@ void AgentCore::on(const TaskEndAck& message, Now) {
   Task* task = find(message.task, message.epoch);
   if (task == nullptr || task->state != TaskState::kEnded) return;
   out_.push_back(CleanTask{message.task});
-  const std::pair<TaskId, Epoch> gone{message.task, message.epoch};
   tasks_.erase(message.task);
+  remember_gone(message.task, message.epoch);
+}
+
+void AgentCore::remember_gone(const TaskId& task, Epoch epoch) {
+  const std::pair<TaskId, Epoch> gone{task, epoch};
   if (tombstones_.insert(gone).second) tombstone_order_.push_back(gone);
   while (tombstone_order_.size() > settings_.tombstones_max) {
     tombstones_.erase(tombstone_order_.front());
     tombstone_order_.pop_front();
   }
-  if (newest_epoch_.size() > settings_.tombstones_max) {
-    for (auto it = newest_epoch_.begin(); it != newest_epoch_.end();) {
-      const bool in_use = std::any_of(tasks_.begin(), tasks_.end(),
-                                      [&](const auto& t) { return t.first.job == it->first; });
-      it = in_use ? std::next(it) : newest_epoch_.erase(it);
-    }
+  // The oldest jobs first; those of which something runs here stay.
+  for (auto it = newest_epoch_.begin();
+       newest_epoch_.size() > settings_.tombstones_max && it != newest_epoch_.end();) {
+    const auto first = tasks_.lower_bound(TaskId{it->first, "", 0, {}});
+    const bool in_use = first != tasks_.end() && first->first.job == it->first;
+    it = in_use ? std::next(it) : newest_epoch_.erase(it);
   }
 }
 
@@ -364,6 +366,8 @@ AgentEffects AgentCore::on_exit(const TaskId& id, const TaskEnd& how, Now now) {
 /// keeps its own.
 void AgentCore::end(Task& task, TaskEnd how, Now now) {
   if (task.stop_cause != Cause::kNone && how.cause == Cause::kSignal) how.cause = task.stop_cause;
+  say_progress(task, now);  // the last word of a program is told too
+  task.progress.reset();
   task.spawning = false;
   task.state = TaskState::kEnded;
   task.end = std::move(how);
@@ -413,11 +417,20 @@ AgentEffects AgentCore::on_ready(const TaskId& id, const TaskReadyInfo& info, No
   return take();
 }
 
+void AgentCore::say_progress(Task& task, Now now) {
+  if (!task.progress || !registered_) return;
+  out_.push_back(SendToCoordinator{std::move(*task.progress)});
+  task.progress.reset();
+  task.progress_at = now.at + settings_.progress_interval;
+}
+
 AgentEffects AgentCore::on_progress(const TaskId& id, double fraction, const std::string& text,
-                                    Now) {
+                                    Now now) {
   const auto it = tasks_.find(id);
-  if (it != tasks_.end() && it->second.state != TaskState::kEnded)
-    out_.push_back(SendToCoordinator{Progress{id, it->second.prepare.epoch, fraction, text}});
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
+  Task& task = it->second;
+  task.progress = Progress{id, task.prepare.epoch, fraction, text};
+  if (now.at >= task.progress_at) say_progress(task, now);
   return take();
 }
 

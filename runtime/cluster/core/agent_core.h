@@ -46,6 +46,7 @@ struct AgentSettings {
   Duration resend{std::chrono::seconds(
       1)};  ///< ends, barriers, leases, splits done: first repeat, then doubled
   Duration resend_max{std::chrono::seconds(10)};
+  Duration progress_interval{std::chrono::milliseconds(200)};  ///< least time between two of a task
   std::uint32_t tasks_max = 4096;
   std::uint32_t tombstones_max = 8192;
   std::uint32_t requests_max = 4096;  ///< open lease requests and splits done
@@ -150,12 +151,15 @@ class AgentCore {
     Duration stop_grace{0};
     std::int64_t pid = 0;
     TaskReadyInfo ready;
+    std::optional<Progress> progress;  ///< the latest, not said yet
+    TimePoint progress_at{};           ///< when the next may be said
     TaskEnd end;
     TimePoint resend_at;  ///< of the end
     Duration resend_after{0};
   };
   const std::map<TaskId, Task>& tasks() const { return tasks_; }
   bool registered() const { return registered_; }
+  std::size_t tombstones() const { return tombstones_.size(); }
   std::uint64_t term() const { return term_; }
 
  private:
@@ -180,6 +184,8 @@ class AgentCore {
   void stop(Task& task, Duration grace, Cause cause, Now now);
   void end(Task& task, TaskEnd end, Now now);
   void update(const Task& task);  ///< sends its TaskUpdate
+  void say_progress(Task& task, Now now);
+  void remember_gone(const TaskId& task, Epoch epoch);
   void unknown(const TaskId& task, Epoch epoch);
   void register_now(Now now);
   void unregister(Now now);

@@ -3,20 +3,11 @@
 #include <algorithm>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/overload.h"
 
 namespace dlrun::cluster {
 
 namespace {
-
-/// Takes the place of the store's error in a reply that was prepared before it happened.
-constexpr std::string_view kStoreRefused = "the store refused";
-
-template <class... F>
-struct Overload : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overload(F...) -> Overload<F...>;
 
 /// The task and epoch that a message is about; nullptr for Register and Heartbeat.
 const TaskId* task_in(const FromAgent& message, Epoch& epoch) {
@@ -472,14 +463,15 @@ CoordinatorEffects CoordinatorCore::on_persisted(std::uint64_t id, Now now) {
 
 CoordinatorEffects CoordinatorCore::on_persist_failed(std::uint64_t id, const Error& error,
                                                       Now now) {
-  const std::size_t before = out_.size();
   store_refuses_ = error.context;
-  for (JobId job : gate_.on_failed(id, now.at, out_)) drop_job(job);
-  for (std::size_t i = before; i < out_.size(); ++i)
-    if (auto* answer = std::get_if<ReplyApi>(&out_[i]))
-      if (!answer->reply && answer->reply.error().context == kStoreRefused)
-        answer->reply =
-            fail(error.code, "nothing was submitted: the store refuses: " + error.context);
+  Out instead;  // replies that were prepared before it was known what the store would say
+  for (JobId job : gate_.on_failed(id, now.at, instead)) drop_job(job);
+  for (CoordinatorEffect& effect : instead) {
+    if (auto* answer = std::get_if<ReplyApi>(&effect); answer && !answer->reply)
+      answer->reply =
+          fail(error.code, "nothing was submitted: the store refuses: " + error.context);
+    out_.push_back(std::move(effect));
+  }
   place_ready(now);
   return flush(now);
 }
@@ -487,7 +479,7 @@ CoordinatorEffects CoordinatorCore::on_persist_failed(std::uint64_t id, const Er
 std::optional<TimePoint> CoordinatorCore::next_wake() const {
   std::optional<TimePoint> wake = gate_.next_wake();
   if (phase_ >= Phase::kReconciling)
-    if (const auto at = membership_.next_wake(); at && (!wake || *at < *wake)) wake = at;
+    if (const auto at = membership_.next_wake()) earlier(wake, *at);
   return wake;
 }
 
