@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define DLRUN_ABI_VERSION 1u
+#define DLRUN_ABI_VERSION 2u
 #define DLRUN_TIMEOUT_DEFAULT_MS 600000
 
 typedef enum dlrun_errc {
@@ -142,6 +142,7 @@ typedef struct dlrun_table_options {
   uint64_t seed;
   int32_t consistency;
   uint32_t staleness;  /* SSP: clocks that the fastest worker may be ahead of the slowest */
+  int64_t timeout_ms;  /* of dlrun_table_open; a library from before version 2 waits the default */
 } dlrun_table_options;
 
 /* Fills in the defaults: sparse, dim 1, SGD 0.1, zeros, BSP. */
