@@ -57,7 +57,7 @@ struct PrepareTask {
 }
 
 struct StartTask {
-  members @0 :List(Member);
+  members @0 :List(Member);  # of version 0.1: nobody reads it, and one list per task is the square of the gang. Not written.
   env @1 :List(Common.EnvPair);
   ps @2 :Common.PsView;
 }

@@ -72,13 +72,6 @@ struct PutToAgent {
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
-    auto members = b.initMembers(m.members.size());
-    for (unsigned i = 0; i < m.members.size(); ++i) {
-      wire::put(members[i].initTask(), m.members[i].task);
-      members[i].setNode(m.members[i].node.value);
-      members[i].setAddress(m.members[i].address);
-      wire::put(members[i].initPorts(m.members[i].ports.size()), m.members[i].ports);
-    }
     wire::put(b.initEnv(m.env.size()), m.env);
     if (!m.ps.map.owner.empty()) wire::put(b.initPs(), m.ps);
   }
@@ -220,13 +213,6 @@ Result<ToAgent> get(schema_to::Reader from) {
     case schema_to::START_TASK: {
       const auto r = from.getStartTask();
       StartTask m{.task = task, .epoch = epoch};
-      for (const auto member : r.getMembers()) {
-        auto& out = m.members.emplace_back();
-        DLRUN_ASSIGN(out.task, wire::get(member.getTask()));
-        out.node = NodeId(to_string(member.getNode()));
-        out.address = to_string(member.getAddress());
-        out.ports = wire::get(member.getPorts());
-      }
       m.env = wire::get(r.getEnv());
       if (r.hasPs()) {
         DLRUN_ASSIGN(m.ps, wire::get(r.getPs()));

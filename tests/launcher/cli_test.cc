@@ -8,6 +8,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -53,6 +54,13 @@ class Cli : public test::ServerFixture {
     const int code = run_cli(args, world);
     out = slurp(world.out_fd), err = slurp(world.err_fd);
     return code;
+  }
+  /// On stderr until now, while a command runs.
+  std::string said() const {
+    std::string text(1u << 16, '\0');
+    const ssize_t n = ::pread(world.err_fd, text.data(), text.size(), 0);
+    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return text;
   }
   static std::string slurp(int fd) {
     std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
@@ -172,7 +180,8 @@ TEST_F(Cli, FirstCtrlCAsksAndTheSecondKills) {
     while (control.submitted().empty() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(2ms);
     ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
-    std::this_thread::sleep_for(300ms);
+    while (said().find("Ctrl-C again") == std::string::npos && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(2ms);
     EXPECT_FALSE(killed) << "the first one only asks";
     ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
   });
@@ -205,16 +214,18 @@ TEST_F(Cli, RunSurvivesAServerThatGoesAndComesBackElsewhere) {
 }
 
 TEST_F(Cli, SaysWhyAJobWaits) {
-  std::thread later;
-  control.on_submit([&](JobId id) {
-    later = std::thread([this, id] {
-      std::this_thread::sleep_for(2500ms);
-      start(id);
-      finish(id, 0);
-    });
+  std::promise<void> asked;
+  control.intercept([&](const cluster::ApiCall& call) -> std::optional<Result<cluster::ApiReply>> {
+    if (std::holds_alternative<cluster::WhyJob>(call)) asked.set_value();
+    return std::nullopt;
+  });
+  std::thread scheduler([&, answered = asked.get_future()] {
+    ASSERT_EQ(answered.wait_for(20s), std::future_status::ready) << "nobody asked why it waits";
+    start(JobId{1});
+    finish(JobId{1}, 0);
   });
   EXPECT_EQ(cli({"run", "--", "x"}), 0);
-  later.join();
+  scheduler.join();
   EXPECT_THAT(err, HasSubstr("j1 waits: waits for memory"));
   EXPECT_THAT(err, HasSubstr("memory: 2 of 3 nodes: worker/0 needs 64 GiB"));
 }

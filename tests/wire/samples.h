@@ -116,7 +116,7 @@ inline std::vector<ToAgent> to_agent() {
   prepare.inputs = {input()};
   prepare.time_limit = std::chrono::minutes(3);
   prepare.start_at_once = true;
-  StartTask start{.task = kTask, .epoch = kEpoch, .members = {{kTask, NodeId("n"), "fe80::1", {1, 2}}, {}}, .env = {{"B", kBytes}}, .ps = ps_view()};
+  StartTask start{.task = kTask, .epoch = kEpoch, .env = {{"B", kBytes}}, .ps = ps_view()};
   StartTask start_plain{.task = kTask, .epoch = kEpoch};
   return {RegisterAck{3, std::chrono::seconds(10), std::chrono::seconds(1), "tcp://c:1", "key", {kTask, kShard}},
           prepare, start, start_plain,

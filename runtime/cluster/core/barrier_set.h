@@ -1,8 +1,9 @@
 #pragma once
 /// runtime/cluster/core/barrier_set.h: who stands at which barrier of one generation of a job.
-/// A barrier is named within a role. Its rounds are counted from 1; the round that is open is the one
-/// after the last that JobRecord::barriers_met holds, so the set itself keeps arrivals only, and a job
-/// that is recovered starts with an empty one: agents repeat their arrivals until they are answered.
+/// A barrier is named within a role. Its rounds are counted from 1; the round that is open is the
+/// one after the last that JobRecord::barriers_met holds, so the set itself keeps arrivals only,
+/// and a job that is recovered starts with an empty one: agents repeat their arrivals until they
+/// are answered.
 /// Bounds: kBarriersMax barriers entered and not met. Threads: single owner. Never throws.
 
 #include <functional>
@@ -20,7 +21,8 @@ class BarrierSet {
  public:
   using Key = JobRecord::BarrierKey;  ///< role, name
 
-  /// Once or again: the same. False: too many barriers stand open, nothing is kept (its agent asks again).
+  /// Once or again: the same. False: too many barriers stand open, nothing is kept (its agent asks
+  /// again).
   bool arrive(const Key& key, std::size_t task);
 
   /// When every task of `expected` has arrived: all who arrived, and the barrier is closed.

@@ -43,8 +43,6 @@ StartTask JobCore::start_of(std::size_t index) const {
   StartTask message;
   message.task = record_.tasks[index].task;
   message.epoch = epoch();
-  for (const PlacedTask& placed : record_.tasks)
-    message.members.push_back({placed.task, placed.slot.node, placed.address, placed.slot.ports});
   message.env = rendezvous_of(record_, index);
   message.ps = ps_view();
   return message;

@@ -176,20 +176,11 @@ struct PrepareTask {
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
-struct TaskMember {
-  TaskId task;
-  NodeId node;
-  std::string address;  ///< literal IP by the node's route
-  std::vector<std::uint16_t> ports;
-  friend bool operator==(const TaskMember&, const TaskMember&) = default;
-};
-
 /// Runs the prepared program. Sent when the whole gang is prepared and the roles in `after` are
 /// ready.
 struct StartTask {
   TaskId task;
   Epoch epoch;
-  std::vector<TaskMember> members;
   EnvList env;    ///< rendezvous variables, appended to PrepareTask::env
   ps::PsView ps;  ///< empty shards = none
   friend bool operator==(const StartTask&, const StartTask&) = default;
