@@ -34,7 +34,8 @@ struct SpawnOptions {
 /// kIo names what failed; a program that cannot be executed is found out here.
 Result<ProcessMark> spawn(const SpawnOptions& options);
 
-/// TERM, then KILL after `grace`; only while it is the marked process. True when it is gone. Reaps it when it is a child.
+/// TERM, then KILL after `grace`; only while it is the marked process. True when it is gone. Reaps
+/// it when it is a child.
 bool end_process(const ProcessMark& mark, Duration grace);
 
 Status make_folders(const std::string& path);  ///< mkdir -p, 0700

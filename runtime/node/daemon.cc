@@ -23,9 +23,8 @@ Result<std::unique_ptr<DataFolder>> DataFolder::open(const std::string& given,
   const std::string lock_path = path + "/lock";
   auto lock = os::FileLock::hold(lock_path);
   if (!lock && lock.error().code == Errc::kFailedPrecondition)
-    return fail(Errc::kFailedPrecondition,
-                "the data folder is in use: " + lock.error().context +
-                    ": stop it, or choose another folder");
+    return fail(Errc::kFailedPrecondition, "the data folder is in use: " + lock.error().context +
+                                               ": stop it, or choose another folder");
   if (!lock) return fail_as("the data folder " + path + " is not writable", lock);
   std::unique_ptr<DataFolder> out(new DataFolder(path, std::move(*lock)));
 

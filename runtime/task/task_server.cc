@@ -412,7 +412,8 @@ class TaskServer::Impl {
       c->out_sent = 0;
     }
     if (all && c->closing) {
-      // The peer may still be writing: closing now could turn what we sent into a reset. Wait for its end or close_by.
+      // The peer may still be writing: closing now could turn what we sent into a reset. Wait for
+      // its end or close_by.
       ::shutdown(c->fd, SHUT_WR);
     }
     if (all == c->writing) {

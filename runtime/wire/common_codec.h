@@ -1,7 +1,8 @@
 #pragma once
-/// runtime/wire/common_codec.h: shared structures <-> common.capnp. For codecs only (it includes capnp).
-/// `put` fills a builder; `get` checks and returns kCorrupt for an enum out of range, a token that is not 32 bytes, a slot map
-/// that does not cover all slots. kj's exceptions may leave these functions: call them inside wire::from_bytes().
+/// runtime/wire/common_codec.h: shared structures <-> common.capnp. For codecs only (it includes
+/// capnp). `put` fills a builder; `get` checks and returns kCorrupt for an enum out of range, a
+/// token that is not 32 bytes, a slot map that does not cover all slots. kj's exceptions may leave
+/// these functions: call them inside wire::from_bytes().
 
 #include <array>
 #include <string>

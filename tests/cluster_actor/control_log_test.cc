@@ -174,7 +174,8 @@ TEST_F(ControlLogTest, RetentionForgetsOldClusterRecordsButNotWhatAReplayNeeds) 
   for (const Event& event : replay(log)) {
     ++records;
     if (const auto* t = std::get_if<TermStarted>(&event)) term = t->term;
-    if (const auto* n = std::get_if<NodeJoined>(&event)) nodes[n->node.value] = n->incarnation.value;
+    if (const auto* n = std::get_if<NodeJoined>(&event))
+      nodes[n->node.value] = n->incarnation.value;
   }
   EXPECT_EQ(term, 51u);
   EXPECT_EQ(nodes, (std::map<std::string, std::uint64_t>{{"a", 50}, {"b", 50}}));
@@ -190,7 +191,8 @@ TEST_F(ControlLogTest, RetentionNamesTheJobsThatWent) {
   ASSERT_TRUE(log.append(events, 1, WallTime{1}));
   const auto retired = log.retire(WallTime{2000}, 10);
   ASSERT_TRUE(retired);
-  EXPECT_EQ(retired->jobs, std::vector<std::uint64_t>{1}) << "2 runs, 3 keeps its id from being given again";
+  EXPECT_EQ(retired->jobs, std::vector<std::uint64_t>{1})
+      << "2 runs, 3 keeps its id from being given again";
 }
 
 }  // namespace

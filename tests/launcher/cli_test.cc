@@ -180,7 +180,8 @@ TEST_F(Cli, FirstCtrlCAsksAndTheSecondKills) {
     while (control.submitted().empty() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(2ms);
     ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
-    while (said().find("Ctrl-C again") == std::string::npos && std::chrono::steady_clock::now() < until)
+    while (said().find("Ctrl-C again") == std::string::npos &&
+           std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(2ms);
     EXPECT_FALSE(killed) << "the first one only asks";
     ASSERT_EQ(::write(interrupt[1], "I", 1), 1);

@@ -1,4 +1,5 @@
-// TaskServer and TaskClient over a real socket, with an agent that restarts and peers that misbehave.
+// TaskServer and TaskClient over a real socket, with an agent that restarts and peers that
+// misbehave.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>

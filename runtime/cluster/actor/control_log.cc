@@ -180,7 +180,8 @@ Result<ApiReply> ControlLog::read(const ReadEvents& query) {
 Result<ControlLog::Retired> ControlLog::retire(WallTime before, std::uint32_t jobs_max) {
   Retired retired;
   DLRUN_ASSIGN(retired.jobs, log_->retire(before, jobs_max));
-  // What a replay needs of the cluster's own records: the last term, and the last that each node joined with.
+  // What a replay needs of the cluster's own records: the last term, and the last that each node
+  // joined with.
   std::vector<std::uint64_t> old;
   std::map<NodeId, std::uint64_t> joined;
   std::optional<std::uint64_t> term;

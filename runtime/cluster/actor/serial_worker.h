@@ -2,8 +2,10 @@
 /// runtime/cluster/actor/serial_worker.h: one thread that runs closures in order, now or later. For
 /// blocking work that must not hold an actor.
 /// Bounds: post() has none of its own: what comes from bounded cores; post_when_room() waits while
-/// kWaitingMax closures are queued: what comes from processes, so that their sockets fill up instead.
-/// Threads: post from any; post_when_room() never from the worker, nor from who the worker waits for.
+/// kWaitingMax closures are queued: what comes from processes, so that their sockets fill up
+/// instead.
+/// Threads: post from any; post_when_room() never from the worker, nor from who the worker waits
+/// for.
 
 #include <condition_variable>
 #include <deque>

@@ -5,8 +5,9 @@
 /// for those before it, or passes when there are none. On failure, entries marked `droppable` are
 /// dropped with everything staged for their job; the others are kept and tried again after `retry`:
 /// state is never lost, new work is refused.
-/// Bounds: while the disk is full what has happened is kept (tasks, barriers and splits are bounded, new jobs are refused);
-/// answers to repeats, which would grow with each repeat, wait only while fewer than kStagedMax entries do.
+/// Bounds: while the disk is full what has happened is kept (tasks, barriers and splits are
+/// bounded, new jobs are refused); answers to repeats, which would grow with each repeat, wait only
+/// while fewer than kStagedMax entries do.
 /// Threads: single owner.
 
 #include <cstdint>
@@ -42,7 +43,8 @@ class PersistGate {
 
   explicit PersistGate(Duration retry) : retry_(retry) {}
 
-  /// False: an answer (no events) that would be one too many to wait, and is forgotten: whoever asked asks again.
+  /// False: an answer (no events) that would be one too many to wait, and is forgotten: whoever
+  /// asked asks again.
   bool stage(Entry entry) {
     if (entry.events.empty() && staged_.size() >= kStagedMax) return false;
     staged_.push_back(std::move(entry));
