@@ -13,13 +13,13 @@
 #include "runtime/actor/system.h"
 #include "runtime/cluster/actor/coordinator_node.h"
 #include "runtime/cluster/actor/hmac_tokens.h"
-#include "runtime/cluster/actor/serial_worker.h"
 #include "runtime/logs/log_receiver.h"
 #include "runtime/node/cluster_file.h"
 #include "runtime/node/coordinator_settings.h"
 #include "runtime/node/daemon.h"
 #include "runtime/node/log_source.h"
 #include "runtime/node/node_probe.h"
+#include "runtime/os/serial_worker.h"
 #include "runtime/security/join_client.h"
 #include "runtime/security/join_listener.h"
 #include "runtime/security/secret.h"
@@ -266,7 +266,7 @@ class Coordinator {
   std::string rest_token_;
   ClusterFile file_;
   std::unique_ptr<logs::LogStore> log_store_;
-  cluster::SerialWorker janitor_;  ///< removes the logs of jobs that retention forgot
+  os::SerialWorker janitor_;  ///< removes the logs of jobs that retention forgot
   std::unique_ptr<logs::LogReceiver> log_receiver_;
   std::map<NodeId, std::string> log_keys_;  ///< of the coordinator actor; one a node
   std::unique_ptr<StoreLogSource> log_source_;

@@ -8,10 +8,10 @@
 
 #include "runtime/cluster/actor/feeders.h"
 #include "runtime/cluster/actor/latest_progress.h"
-#include "runtime/cluster/actor/serial_worker.h"
 #include "runtime/cluster/actor/task_dir.h"
 #include "runtime/logs/log_shipper.h"
 #include "runtime/security/secret.h"
+#include "runtime/os/serial_worker.h"
 #include "runtime/shim/shim_client.h"
 #include "runtime/task/task_server.h"
 
@@ -388,8 +388,8 @@ class AgentHost::Impl {
   std::unique_ptr<shim::ShimClient> shims_;
   std::unique_ptr<logs::LogShipper> shipper_;
   std::unique_ptr<Feeders> feeders_;
-  SerialWorker janitor_;  ///< removes what tasks left: may take long, and starts and kills must not wait for it
-  SerialWorker worker_;   ///< last: its thread ends first
+  os::SerialWorker janitor_;  ///< removes what tasks left: may take long, and starts and kills must not wait for it
+  os::SerialWorker worker_;   ///< last: its thread ends first
 };
 
 AgentHost::AgentHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

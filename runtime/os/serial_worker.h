@@ -1,5 +1,5 @@
 #pragma once
-/// runtime/cluster/actor/serial_worker.h: one thread that runs closures in order, now or later. For
+/// runtime/os/serial_worker.h: one thread that runs closures in order, now or later. For
 /// blocking work that must not hold an actor.
 /// Bounds: post() has none of its own: what comes from bounded cores; post_when_room() waits while
 /// kWaitingMax closures are queued: what comes from processes, so that their sockets fill up
@@ -16,7 +16,7 @@
 
 #include "runtime/base/time.h"
 
-namespace dlrun::cluster {
+namespace dlrun::os {
 
 class SerialWorker {
  public:
@@ -87,4 +87,4 @@ class SerialWorker {
   std::thread thread_;
 };
 
-}  // namespace dlrun::cluster
+}  // namespace dlrun::os
