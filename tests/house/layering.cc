@@ -65,6 +65,9 @@ constexpr std::array<std::string_view, 24> kNotInCore = {
     "fcntl.h",   "poll.h",   "thread",    "mutex",   "shared_mutex", "condition_variable",
     "future",    "atomic",   "semaphore", "fstream", "filesystem",   "ctime"};
 
+/// Where a core takes its memory from: anonymous pages, that is nothing of the world outside.
+constexpr std::string_view kPagesOfCore = "ps/core/pages.cc";
+
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 /// The layer that a path lies in: the longest folder that is a prefix.
@@ -128,6 +131,7 @@ std::optional<std::string> system_include_breach(const std::string& path,
                                                  const std::string& target) {
   const std::string folder = folder_of(path);
   if (target.starts_with("caf/") && !may_use_caf(folder)) return "CAF belongs to actors";
+  if (path == kPagesOfCore && target == "sys/mman.h") return std::nullopt;
   const Layer* layer = layer_of(path);
   if (layer != nullptr && is_core(layer->folder))
     for (const std::string_view banned : kNotInCore)

@@ -31,6 +31,12 @@ TEST(Layering, ACoreThatReachesTheOperatingSystemIsFound) {
   EXPECT_THAT(layering_breaches({{"io/core/a.cc", "\n#include \"runtime/os/files.h\"\n"}}),
               ElementsAre(HasSubstr("a core includes")));
 }
+TEST(Layering, MemoryOfTheSystemIsTakenInOnePlaceOfTheCores) {
+  const std::string text = "#include <sys/mman.h>";
+  EXPECT_THAT(layering_breaches({{"ps/core/pages.cc", text}}), IsEmpty());
+  EXPECT_THAT(layering_breaches({{"ps/core/table.cc", text}}),
+              ElementsAre(HasSubstr("reaches no other")));
+}
 TEST(Layering, ACoreWithAThreadIsFound) {
   EXPECT_THAT(layering_breaches({{"io/core/a.h", "#include <thread>"}}),
               ElementsAre(HasSubstr("reaches no other")));
