@@ -144,7 +144,7 @@ caf::behavior agent_link(Self* self, caf::actor owner, AgentLinkOptions options)
 
 caf::actor spawn_agent_link(caf::actor_system& system, const caf::actor& owner,
                             AgentLinkOptions options) {
-  return system.spawn<caf::detached>(agent_link, owner, std::move(options));
+  return system.spawn(agent_link, owner, std::move(options));
 }
 
 }  // namespace dlrun::actor

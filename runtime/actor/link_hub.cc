@@ -117,7 +117,7 @@ caf::behavior link_hub(Self* self, caf::actor owner, LinkHubOptions options) {
 
 caf::actor spawn_link_hub(caf::actor_system& system, const caf::actor& owner,
                           LinkHubOptions options) {
-  return system.spawn<caf::detached>(link_hub, owner, std::move(options));
+  return system.spawn(link_hub, owner, std::move(options));
 }
 
 Result<std::uint16_t> publish_hub(caf::actor_system& system, const caf::actor& hub,
