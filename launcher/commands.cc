@@ -282,6 +282,7 @@ int Commands::logs(const LogFlags& flags) {
   options.follow = flags.follow;
   options.shard_logs = true;
   options.raw = flags.raw;
+  options.json_logs = common_.json;
   options.filter = true;
   options.role = flags.role;
   options.stream = flags.stream;
@@ -292,24 +293,31 @@ int Commands::logs(const LogFlags& flags) {
   return *code == 130 || *code == 141 ? *code : kOk;
 }
 
-int Commands::kill(const std::vector<std::string>& jobs, const std::string& reason) {
+int Commands::order(const std::vector<std::string>& jobs, const std::string& order,
+                    const std::string& reason, bool hold, const std::string& said) {
   auto cluster = Cluster::open(world_, 0, 0, 0, [](std::string) {});
   if (!cluster) return fail_with(cluster.error());
   int code = kOk;
   for (const std::string& job : jobs) {
-    const json body = reason.empty() ? json::object() : json{{"reason", reason}};
+    json body = json::object();
+    if (!reason.empty()) body["reason"] = reason;
+    if (hold) body["hold"] = true;
     const auto reply = (*cluster)->client().call(
         {.method = "POST",
-         .target = job_path(job) + "/kill",
+         .target = job_path(job) + "/" + order,
          .body = body.dump(-1, ' ', false, json::error_handler_t::replace)});
     if (!reply)
       code = fail_with(reply.error());
     else if (common_.json)
       print_json(*reply);
     else
-      world_.err(fmt::format("dlrun: {} will be killed\n", job));
+      world_.err(fmt::format("dlrun: {} {}\n", job, said));
   }
   return code;
+}
+
+int Commands::kill(const std::vector<std::string>& jobs, const std::string& reason) {
+  return order(jobs, "kill", reason, false, "will be killed");
 }
 
 int Commands::wait(const std::string& job, const std::string& timeout) {

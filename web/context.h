@@ -13,9 +13,7 @@
 
 namespace dlrun::web {
 
-/// An event may be told a moment before the control plane's views show it: a stream looks again after this.
-inline constexpr Duration kSettle = std::chrono::milliseconds(25);
-/// And this often in any case, while its job is not over.
+/// A stream looks again this often in any case, while its job is not over.
 inline constexpr Duration kRecheck = std::chrono::milliseconds(500);
 
 struct Context {

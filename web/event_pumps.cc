@@ -72,16 +72,7 @@ void JobPump::start(Sink& sink) {
   sink_ = &sink;
   watch_ = context_.hub->watch(job_, [weak = weak_from_this()] {
     const auto self = weak.lock();
-    if (!self || self->sink_ == nullptr) return;
-    self->again();
-    const auto loop = self->context_.loop.lock();
-    if (!loop || self->settle_) return;
-    self->settle_ = loop->after(kSettle, [weak] {
-      const auto settled = weak.lock();
-      if (!settled) return;
-      settled->settle_.reset();
-      settled->again();
-    });
+    if (self && self->sink_ != nullptr) self->again();
   });
   const auto self = shared_from_this();
   show(*first_);
@@ -95,7 +86,6 @@ void JobPump::stop() {
   sink_ = nullptr;
   watch_.reset();
   timer_.reset();
-  settle_.reset();
 }
 
 void JobPump::again() {

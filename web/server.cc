@@ -109,7 +109,7 @@ Result<std::unique_ptr<RestServer>> RestServer::start(ServerOptions options,
   }
   impl->port = impl->acceptor->local_endpoint(error).port();
 
-  engine.hub = std::make_shared<Hub>(engine.loop, control, engine.options.control_timeout);
+  engine.hub = std::make_shared<Hub>(engine.loop, control);
   engine.handlers = std::make_unique<Handlers>(
       Context{engine.loop, control, logs, engine.hub, engine.options}, metrics, DLRUN_VERSION_TEXT);
   engine.handlers->set_gauges([&engine] {

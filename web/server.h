@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/meter.h"
 #include "runtime/base/result.h"
 #include "runtime/base/time.h"
 #include "runtime/cluster/core/api.h"
@@ -68,9 +69,11 @@ struct Metric {
     double value = 0;
   };
   std::vector<Sample> samples;
+  /// Not empty: the family is a histogram, and `samples` is not looked at.
+  std::vector<HistogramValues> histogram;
 };
 
-/// Thread safe, cheap. The server adds its own (requests, connections) and those of Health.
+/// Thread safe, cheap. The server adds its own (requests, connections) and those of Health and of the nodes.
 class MetricsSource {
  public:
   virtual ~MetricsSource() = default;

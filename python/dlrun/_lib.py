@@ -48,6 +48,7 @@ _SIGNATURES = {
     "dlrun_session_get_info": [c_void_p, POINTER(SessionInfo)],
     "dlrun_session_get_input": [c_void_p, c_uint32, POINTER(InputInfo)],
     "dlrun_progress": [c_void_p, c_double, c_char_p],
+    "dlrun_ready": [c_void_p],
     "dlrun_barrier": [c_void_p, c_char_p, c_int64],
     "dlrun_stop_requested": [c_void_p, POINTER(c_int)],
     "dlrun_leave": [c_void_p, c_int64],

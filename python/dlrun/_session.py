@@ -116,6 +116,11 @@ def progress(fraction, text=""):
     session().call("dlrun_progress", float(fraction), str(text).encode("utf-8"))
 
 
+def ready():
+    """This task serves now: roles that come after its role may start (for a role with ready = "told")."""
+    session().call("dlrun_ready")
+
+
 def barrier(name, timeout=None):
     """Returns when every rank of the role has entered it. A rank that is done with its tables calls leave() first."""
     session().call("dlrun_barrier", _bytes(name), _lib.milliseconds(timeout))

@@ -254,6 +254,13 @@ int dlrun_progress(dlrun_session* session, double fraction, const char* text) {
   });
 }
 
+int dlrun_ready(dlrun_session* session) {
+  return guarded([&]() -> Status {
+    if (session == nullptr) return null_argument("session");
+    return session->session->ready();
+  });
+}
+
 int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms) {
   return guarded([&]() -> Status {
     if (session == nullptr || name == nullptr)

@@ -1,10 +1,13 @@
 #pragma once
-/// runtime/node/agent_settings.h: the command line of `dlrun agent`.
+/// runtime/node/agent_settings.h: what can be set of `dlrun agent` (docs/settings.md is made from the same table).
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <variant>
+#include <vector>
+
+#include "runtime/node/settings.h"
 
 namespace dlrun::node {
 
@@ -21,6 +24,9 @@ struct AgentFlags {
   std::string gpus = "auto";  ///< auto | none
   bool tasks_as_root = false;
 };
+
+/// Bound to `flags`, whose values are the defaults.
+std::vector<Setting> agent_settings(AgentFlags& flags);
 
 /// The flags, or the exit code of --help and of wrong usage.
 std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv);

@@ -15,6 +15,7 @@
 #include "runtime/cluster/actor/hmac_tokens.h"
 #include "runtime/logs/log_receiver.h"
 #include "runtime/node/cluster_file.h"
+#include "runtime/node/coordinator_metrics.h"
 #include "runtime/node/coordinator_settings.h"
 #include "runtime/node/daemon.h"
 #include "runtime/node/log_source.h"
@@ -41,23 +42,6 @@ bool is_address(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
          ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
-
-/// What /metrics says beyond the server's own.
-class NodeMetrics final : public web::MetricsSource {
- public:
-  explicit NodeMetrics(const logs::LogReceiver* receiver) : receiver_(receiver) {}
-  std::vector<web::Metric> collect() override {
-    web::Metric refused;
-    refused.name = "dlrun_log_messages_refused_total";
-    refused.help = "Log messages and handshakes refused by the log receiver.";
-    refused.counter = true;
-    refused.samples.push_back({{}, static_cast<double>(receiver_->refused())});
-    return {refused};
-  }
-
- private:
-  const logs::LogReceiver* receiver_;
-};
 
 /// Everything that runs, in the order in which it is made; destroyed the other way round.
 class Coordinator {
@@ -119,15 +103,23 @@ class Coordinator {
     return {};
   }
 
+  logs::StoreLimits log_limits() const {
+    logs::StoreLimits limits;
+    limits.job_bytes = static_cast<std::uint64_t>(flags_.log_job_bytes);
+    limits.total_bytes = static_cast<std::uint64_t>(flags_.log_total_bytes);
+    return limits;
+  }
+
   Status open_logs() {
-    DLRUN_ASSIGN(log_store_, logs::LogStore::open(*data_ / "logs", logs::StoreLimits{}));
+    DLRUN_ASSIGN(log_store_, logs::LogStore::open(*data_ / "logs", log_limits()));
     logs::ReceiverOptions options;
     const bool v6 = flags_.listen.find(':') != std::string::npos;
     options.bind = "tcp://" + (v6 ? "[" + flags_.listen + "]" : flags_.listen) + ":*";
     DLRUN_ASSIGN(options.keys, logs::make_curve_keys());
     DLRUN_ASSIGN(log_receiver_, logs::LogReceiver::start(std::move(options), *log_store_));
     log_source_ = std::make_unique<StoreLogSource>(log_store_.get());
-    metrics_ = std::make_unique<NodeMetrics>(log_receiver_.get());
+    metrics_ = std::make_unique<CoordinatorMetrics>(CoordinatorMetrics::Sources{
+        &meters_, log_store_.get(), log_receiver_.get(), *data_ / "events.db"});
     return {};
   }
 
@@ -153,6 +145,8 @@ class Coordinator {
     options.settings.membership.heartbeat = std::chrono::milliseconds(flags_.heartbeat_ms);
     options.settings.membership.suspect_after = std::chrono::milliseconds(flags_.suspect_ms);
     options.settings.membership.lost_after = std::chrono::milliseconds(flags_.lost_ms);
+    options.settings.jobs_live_max = static_cast<std::uint32_t>(flags_.jobs_max);
+    options.retention = std::chrono::hours(24) * flags_.retention_days;
     options.settings.version = DLRUN_VERSION_TEXT;
     // Agents put the host there under which they reach this machine.
     const std::string endpoint = log_receiver_->endpoint();
@@ -161,6 +155,7 @@ class Coordinator {
     options.placer = std::make_shared<sched::SchedulerCore>();
     options.tokens = task_tokens_.get();
     options.clock = &clock_;
+    options.meters = &meters_;
     options.make_ledger =
         [](const std::vector<io::InputSpec>& inputs) -> std::unique_ptr<io::Ledger> {
       if (inputs.empty()) return nullptr;
@@ -270,7 +265,8 @@ class Coordinator {
   std::unique_ptr<logs::LogReceiver> log_receiver_;
   std::map<NodeId, std::string> log_keys_;  ///< of the coordinator actor; one a node
   std::unique_ptr<StoreLogSource> log_source_;
-  std::unique_ptr<NodeMetrics> metrics_;
+  cluster::Meters meters_;
+  std::unique_ptr<CoordinatorMetrics> metrics_;
   std::unique_ptr<cluster::HmacTokens> task_tokens_;
   std::unique_ptr<security::RevocationList> revoked_;
   std::unique_ptr<security::JoinTokens> tokens_;

@@ -165,6 +165,15 @@ void SimNode::perform(const DeliverWorkerGone& effect) {
   if (const auto pid = pid_of(effect.shard_task)) processes_.at(*pid).left.insert(effect.worker);
 }
 
+void SimNode::perform(const PublishOutputs& effect) {
+  world_.loop().after(world_.loop().between(microseconds(200), milliseconds(20)),
+                      [this, life = life_, commit = effect.commit] {
+                        if (life != life_ || !agent_) return;
+                        perform(agent_->on_published(commit.task, commit.epoch, Status{},
+                                                     world_.loop().now()));
+                      });
+}
+
 // ---- processes -----------------------------------------------------------------------------------------------------
 
 std::optional<std::int64_t> SimNode::pid_of(const TaskId& task) const {

@@ -87,6 +87,7 @@ class SimNode {
   void perform(const cluster::DeliverBarrier& effect);
   void perform(const cluster::DeliverLease& effect);
   void perform(const cluster::DeliverWorkerGone& effect);
+  void perform(const cluster::PublishOutputs& effect);
   void perform(const cluster::LinkUp&) {}
   void arm();
   template <class Call>

@@ -36,7 +36,9 @@ std::string describe(const TaskUpdate& m) {
 
 std::string describe(const ToAgent& message) {
   static constexpr const char* kNames[] = {"register_ack", "prepare",     "start",        "stop",          "worker_gone",
-                                           "barrier_done", "lease_reply", "task_end_ack", "heartbeat_ack", "split_done_ack"};
+                                           "barrier_done", "lease_reply", "task_end_ack", "heartbeat_ack", "split_done_ack",
+                                           "commit_outputs"};
+  static_assert(std::size(kNames) == std::variant_size_v<ToAgent>);
   std::string text = kNames[message.index()];
   std::visit(
       [&](const auto& m) {
@@ -50,7 +52,8 @@ std::string describe(const ToAgent& message) {
 
 std::string describe(const FromAgent& message) {
   static constexpr const char* kNames[] = {"register",    "heartbeat",    "update",     "progress",       "barrier_arrive",
-                                           "input_files", "lease_splits", "split_done", "worker_gone_ack"};
+                                           "input_files", "lease_splits", "split_done", "worker_gone_ack", "outputs_committed"};
+  static_assert(std::size(kNames) == std::variant_size_v<FromAgent>);
   if (const auto* m = std::get_if<TaskUpdate>(&message)) return describe(*m);
   std::string text = kNames[message.index()];
   if (const auto* m = std::get_if<Register>(&message))
@@ -171,6 +174,7 @@ void World::perform(CoordinatorEffects effects) {
                   return answer({e.call, ApiReply{ended->view}});
               answer({e.call, fail(Errc::kNotFound, "no job " + to_string(e.job))});
             },
+            [&](Waited&) {},
             [&](ReadJobs& e) { answer({e.call, ApiReply{JobList{std::move(e.live)}}}); },
             [&](ReadEvents& e) { answer({e.call, ApiReply{EventList{}}}); },
             [&](StartJob& e) {

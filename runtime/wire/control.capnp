@@ -54,6 +54,8 @@ struct PrepareTask {
   inputs @10 :List(Common.InputSpec);
   timeLimitNs @11 :Int64;
   startAtOnce @12 :Bool;
+  ready @13 :UInt8;
+  outputs @14 :List(Job.OutputSpec);
 }
 
 struct StartTask {
@@ -106,6 +108,7 @@ struct ToAgent {
     taskEndAck @9 :Void;
     heartbeatAck @10 :HeartbeatAck;
     splitDoneAck @11 :SplitRef;
+    commitOutputs @12 :List(Job.OutputSpec);
   }
 }
 
@@ -144,6 +147,11 @@ struct LeaseSplits {
   held @4 :List(Common.SplitKey);
 }
 
+struct OutputsCommitted {
+  error @0 :Int32;
+  errorContext @1 :Data;
+}
+
 struct FromAgent {
   task @0 :Common.TaskId;
   epoch @1 :Common.Epoch;
@@ -157,5 +165,6 @@ struct FromAgent {
     leaseSplits @8 :LeaseSplits;
     splitDone @9 :SplitRef;
     workerGoneAck @10 :Common.TaskId;
+    outputsCommitted @11 :OutputsCommitted;
   }
 }

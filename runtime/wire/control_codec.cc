@@ -69,6 +69,8 @@ struct PutToAgent {
     wire::put(b.initInputs(m.inputs.size()), m.inputs);
     b.setTimeLimitNs(m.time_limit.count());
     b.setStartAtOnce(m.start_at_once);
+    b.setReady(static_cast<std::uint8_t>(m.ready));
+    wire::put(b.initOutputs(m.outputs.size()), m.outputs);
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
@@ -101,6 +103,7 @@ struct PutToAgent {
     b.setKnown(m.known);
   }
   void operator()(const SplitDoneAck& m) { put(to.initSplitDoneAck(), m.input, m.split_id, m.pass); }
+  void operator()(const CommitOutputs& m) { wire::put(to.initCommitOutputs(m.outputs.size()), m.outputs); }
 };
 
 struct PutFromAgent {
@@ -150,6 +153,11 @@ struct PutFromAgent {
   }
   void operator()(const SplitDone& m) { put(to.initSplitDone(), m.input, m.split_id, m.pass); }
   void operator()(const WorkerGoneAck& m) { wire::put(to.initWorkerGoneAck(), m.worker); }
+  void operator()(const OutputsCommitted& m) {
+    auto b = to.initOutputsCommitted();
+    b.setError(static_cast<std::int32_t>(m.error));
+    b.setErrorContext(data_of(m.error_context));
+  }
 };
 
 /// The task that a message is about; null for those about a node.
@@ -208,6 +216,8 @@ Result<ToAgent> get(schema_to::Reader from) {
       DLRUN_ASSIGN(m.inputs, wire::get(r.getInputs()));
       m.time_limit = Duration(r.getTimeLimitNs());
       m.start_at_once = r.getStartAtOnce();
+      DLRUN_ASSIGN(m.ready, get_enum(r.getReady(), ReadyWhen::kPort, "readiness"));
+      m.outputs = wire::get(r.getOutputs());
       return m;
     }
     case schema_to::START_TASK: {
@@ -245,6 +255,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       const auto r = from.getSplitDoneAck();
       return SplitDoneAck{task, epoch, to_string(r.getInput()), r.getSplitId(), r.getPass()};
     }
+    case schema_to::COMMIT_OUTPUTS: return CommitOutputs{task, epoch, wire::get(from.getCommitOutputs())};
   }
   return fail(Errc::kUnsupported, "message to an agent: unknown kind " + std::to_string(static_cast<int>(from.which())));
 }
@@ -291,6 +302,10 @@ Result<FromAgent> get(schema_from::Reader from) {
     case schema_from::WORKER_GONE_ACK: {
       DLRUN_ASSIGN(const TaskId worker, wire::get(from.getWorkerGoneAck()));
       return WorkerGoneAck{task, worker, epoch};
+    }
+    case schema_from::OUTPUTS_COMMITTED: {
+      const auto r = from.getOutputsCommitted();
+      return OutputsCommitted{task, epoch, static_cast<Errc>(r.getError()), to_string(r.getErrorContext())};
     }
   }
   return fail(Errc::kUnsupported, "message from an agent: unknown kind " + std::to_string(static_cast<int>(from.which())));

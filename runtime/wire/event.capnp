@@ -100,6 +100,11 @@ struct BarrierMet {
   round @3 :UInt64;
 }
 
+struct JobHeld {
+  held @0 :Bool;
+  reason @1 :Data;
+}
+
 struct Event {
   job @0 :UInt64;
   atNs @1 :Int64;
@@ -119,5 +124,7 @@ struct Event {
     splitsLeased @14 :SplitsLeased;
     splitFinished @15 :SplitFinished;
     barrierMet @16 :BarrierMet;
+    jobHeld @17 :JobHeld;
+    commitGranted @18 :UInt32;  # the generation
   }
 }

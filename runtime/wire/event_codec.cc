@@ -108,6 +108,12 @@ struct PutEvent {
     b.setName(data_of(e.name));
     b.setRound(e.round);
   }
+  void operator()(const JobHeld& e) {
+    auto b = to.initJobHeld();
+    b.setHeld(e.held);
+    b.setReason(data_of(e.reason));
+  }
+  void operator()(const CommitGranted& e) { to.setCommitGranted(e.generation.value); }
 };
 
 Result<Event> get(schema::Event::Reader from) {
@@ -190,6 +196,9 @@ Result<Event> get(schema::Event::Reader from) {
       const auto r = from.getBarrierMet();
       return BarrierMet{job, Generation(r.getGeneration()), to_string(r.getRole()), to_string(r.getName()), r.getRound()};
     }
+    case schema::Event::JOB_HELD:
+      return JobHeld{job, from.getJobHeld().getHeld(), to_string(from.getJobHeld().getReason()), at};
+    case schema::Event::COMMIT_GRANTED: return CommitGranted{job, Generation(from.getCommitGranted()), at};
   }
   return fail(Errc::kUnsupported, "event log: unknown event " + std::to_string(static_cast<int>(from.which())));
 }
@@ -211,6 +220,14 @@ std::string encode(const Event& event) {
 
 Result<Event> decode_event(std::string_view bytes) {
   return from_bytes<schema::Event>(bytes, "event", [](schema::Event::Reader r) { return get(r); });
+}
+
+Result<SeenKey> decode_submit_key(std::string_view bytes) {
+  return from_bytes<schema::Event>(bytes, "event", [](schema::Event::Reader r) -> Result<SeenKey> {
+    if (r.which() != schema::Event::JOB_SUBMITTED) return SeenKey{};
+    const auto submitted = r.getJobSubmitted();
+    return SeenKey{to_string(submitted.getKey()), JobId(r.getJob()), submitted.getFingerprint()};
+  });
 }
 
 std::string encode(const JobView& view) {

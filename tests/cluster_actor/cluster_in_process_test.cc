@@ -6,6 +6,7 @@
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
+#include <condition_variable>
 #include <future>
 #include <mutex>
 
@@ -232,18 +233,46 @@ TEST_F(InProcess, KillEndsARunningJob) {
   EXPECT_EQ(call(KillJob{job, "again"}).error().code, Errc::kFailedPrecondition);
 }
 
+TEST_F(InProcess, WhoLooksAfterBeingToldSeesTheEndOfTheJob) {
+  start_coordinator();
+  add_agent("a");
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<JobId, int> told;
+  auto handle = coordinator->subscribe([&](JobId job) {
+    const std::lock_guard lock(mutex);
+    ++told[job];
+    changed.notify_all();
+  });
+  for (int i = 0; i < 40; ++i) {
+    const JobId job = submit(spec_of(1));
+    int seen = 0;
+    for (bool over = false; !over;) {
+      {
+        std::unique_lock lock(mutex);
+        ASSERT_TRUE(changed.wait_for(lock, seconds(20), [&] { return told[job] > seen; }))
+            << "the last change was told before the answers showed it";
+        seen = told[job];
+      }
+      const auto reply = call(GetJob{job});
+      ASSERT_TRUE(reply);
+      over = is_final(std::get<JobView>(*reply).state);
+    }
+  }
+}
+
 TEST_F(InProcess, ManyJobsAllEndAndListenersHearOfThem) {
   start_coordinator();
   add_agent("a");
   add_agent("b");
-  std::atomic<std::uint64_t> last{0};
-  auto handle = coordinator->subscribe([&](std::uint64_t index) { last = index; });
+  std::atomic<std::uint64_t> told{0};
+  auto handle = coordinator->subscribe([&](JobId) { ++told; });
   std::vector<JobId> jobs;
   for (int i = 0; i < 60; ++i) jobs.push_back(submit(spec_of(1)));
   for (const JobId job : jobs)
     EXPECT_EQ(wait(job, [](const JobView& v) { return is_final(v.state); }).state,
               JobState::kSucceeded);
-  EXPECT_GT(last.load(), 120u) << "a submit and an end each";
+  EXPECT_GT(told.load(), 120u) << "a submit and an end each";
   handle.reset();
   const auto health = call(GetHealth{});
   ASSERT_TRUE(health);

@@ -237,6 +237,8 @@ TEST_F(Cli, MistypedCommandsAndFlagsAreUsageErrorsWithTheNearestName) {
   EXPECT_EQ(cli({"xyzzy"}), 64);
   EXPECT_EQ(cli({"list", "--bogus"}), 64);
   EXPECT_THAT(err, HasSubstr("see dlrun list --help"));
+  EXPECT_EQ(cli({"run", "--time-limt", "2h", "--", "x"}), 64);
+  EXPECT_THAT(err, HasSubstr("did you mean --time-limit?"));
   EXPECT_EQ(cli({"show"}), 64);
   EXPECT_EQ(cli({}), 64);
   EXPECT_EQ(cli({"run", "python3", "train.py"}), 64);
@@ -317,6 +319,47 @@ TEST_F(Cli, KillOfAFinishedOrUnknownJobIsRefusedClearly) {
   EXPECT_EQ(cli({"kill", "banana"}), 64);
 }
 
+TEST_F(Cli, HoldsReleasesAndRequeues) {
+  control.add(test::running_job());
+  EXPECT_EQ(cli({"hold", "j1"}), 0);
+  EXPECT_EQ(err, "dlrun: j1 is held\n");
+  EXPECT_EQ(cli({"release", "--json", "j1"}), 0);
+  EXPECT_EQ(json::parse(out)["id"], "j1");
+  EXPECT_EQ(cli({"requeue", "--hold", "--reason", "maintenance", "j1"}), 0);
+  EXPECT_EQ(cli({"release", "j9"}), 1);
+  EXPECT_EQ(cli({"submit", "--hold", "--output", "model=out", "--", "true"}), 0);
+  const auto spec = control.submitted().at(0);
+  EXPECT_TRUE(spec.hold);
+  ASSERT_EQ(spec.outputs.size(), 1u);
+  EXPECT_EQ(spec.outputs[0].path, home.string() + "/out");
+}
+
+TEST_F(Cli, OurOwnLinesNeverCutAProgressBarOfTheProgram) {
+  world.out_tty = world.err_tty = true;
+  std::atomic<bool> go{false};
+  std::thread program;
+  control.on_submit([&](JobId id) {
+    logs.append(ref(id), "\r10%");
+    program = std::thread([&, id] {
+      while (!go) std::this_thread::sleep_for(5ms);
+      start(id);  // RUNNING is told while the bar stands
+      std::this_thread::sleep_for(100ms);
+      logs.append(ref(id), "\r20%\n");
+      std::this_thread::sleep_for(100ms);
+      finish(id, 0);
+    });
+    control.touch(id, [](auto& view) { view.state = cluster::JobState::kStarting; });
+    go = true;
+  });
+  const int both = ::memfd_create("both", MFD_CLOEXEC);
+  world.out_fd = world.err_fd = both;
+  EXPECT_EQ(run_cli({"run", "--", "train"}, world), 0);
+  program.join();
+  const std::string text = slurp(both);
+  EXPECT_THAT(text, HasSubstr("\r10%\r20%\n")) << text;
+  EXPECT_THAT(text, HasSubstr("RUNNING")) << "told when the line was over";
+}
+
 TEST_F(Cli, ShowsJobsNodesEventsAndWhyAsTextAndAsJson) {
   auto view = test::running_job(2);
   view.spec.name = "evil\x1b]0;x\x07";
@@ -373,6 +416,10 @@ TEST_F(Cli, LogsAreExactIntoAPipeAndHarmlessOnATerminal) {
   EXPECT_EQ(out, "\r\n");
   EXPECT_EQ(cli({"logs", "--stderr", "j1"}), 0);
   EXPECT_EQ(out, "");
+  EXPECT_EQ(cli({"logs", "--json", "j1"}), 0);
+  const json piece = json::parse(out);
+  EXPECT_EQ(piece["role"], "worker");
+  EXPECT_EQ(piece["bytes"], "YRtbMkpi/wANCg==");
   EXPECT_EQ(cli({"logs", "j5"}), 1);
 }
 

@@ -119,6 +119,7 @@ TEST(SpecFromFlags, FlagsChangeAJobFileWhereThatMakesSense) {
 TEST(DefaultName, IsTheScriptOrTheProgram) {
   EXPECT_EQ(default_name({"python3", "-u", "dir/train.py", "x"}), "train.py");
   EXPECT_EQ(default_name({"/usr/bin/true"}), "true");
+  EXPECT_EQ(default_name({"sh", "-c", "echo a; exit 3"}), "sh");
   EXPECT_EQ(default_name({"./we ird\n"}), "we-ird-");
   EXPECT_EQ(default_name({"--"}), "main");
   EXPECT_EQ(default_name({}), "main");

@@ -196,7 +196,8 @@ TEST_F(OpenApi, DeclaresEveryAnswerAndEveryDeclaredAnswerIsGiven) {
     exercise("POST", "/api/v1/jobs", post("/api/v1/jobs", job));
     control.intercept(nullptr);
   }
-  exercise("POST", "/api/v1/jobs/{id}/kill", post("/api/v1/jobs/j2/kill", ""));
+  for (const std::string order : {"kill", "hold", "release", "requeue"})
+    exercise("POST", "/api/v1/jobs/{id}/" + order, post("/api/v1/jobs/j2/" + order, ""));
   const std::string log = "/api/v1/jobs/j1/logs/worker/0/stdout";
   exercise("GET", "/api/v1/jobs/{id}/logs/{role}/{rank}/{stream}",
            get(log, "Range: bytes=1-2\r\n"));

@@ -64,6 +64,10 @@ AgentEffects on(AgentCore& core, TaskSplitDone& e, Now now) {
   return core.on_split_done(e.consumer, e.input, e.split_id, e.pass, now);
 }
 
+AgentEffects on(AgentCore& core, TaskPublished& e, Now now) {
+  return core.on_published(e.task, e.epoch, e.status, now);
+}
+
 caf::behavior agent(Self* self, AgentActorOptions options,
                     std::function<caf::actor(const caf::actor&)> make_link) {
   AgentState& s = self->state;

@@ -8,6 +8,8 @@
 
 #include "runtime/cluster/actor/feeders.h"
 #include "runtime/cluster/actor/latest_progress.h"
+#include "runtime/cluster/actor/outputs.h"
+#include "runtime/cluster/actor/port_probe.h"
 #include "runtime/cluster/actor/task_dir.h"
 #include "runtime/logs/log_shipper.h"
 #include "runtime/security/secret.h"
@@ -20,6 +22,7 @@ namespace {
 
 constexpr const char* kDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr auto kStopFeedersWithin = std::chrono::seconds(2);
+constexpr auto kProbeEvery = std::chrono::milliseconds(100);
 
 TaskEnd start_failed(std::string detail) {
   TaskEnd end;
@@ -159,6 +162,7 @@ class AgentHost::Impl {
       if (done.get_future().get()) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
+    publisher_.stop();
     shims_.reset();
     server_.reset();
     shipper_.reset();
@@ -173,6 +177,7 @@ class AgentHost::Impl {
     const TaskId id = effect.task.task;
     const std::string dir = dir_of(id);
     Status made = make_task_dir(dir, effect.task);
+    if (made) made = make_output_dirs(id, effect.task.outputs);
     if (made) tasks_[id] = Task{std::move(effect.task), std::nullopt, dir};
     emit(TaskPrepared{id, std::move(made)});
   }
@@ -293,6 +298,15 @@ class AgentHost::Impl {
                         task::WorkerLeft{effect.worker});
   }
 
+  void perform(PublishOutputs& effect) {
+    publisher_.post([this, commit = effect.commit] {
+      Status done = publish_outputs(commit);
+      run([this, commit, done = std::move(done)] {
+        emit(TaskPublished{commit.task, commit.epoch, done});
+      });
+    });
+  }
+
   void perform(cluster::LinkUp& effect) {
     std::string endpoint = effect.log_endpoint;
     if (endpoint.empty()) return;
@@ -326,12 +340,30 @@ class AgentHost::Impl {
     if (feeders_->on_shim(event)) return;
     for (const auto& [id, task] : tasks_) {
       if (task.dir != event.task_dir) continue;
-      if (event.phase == shim::Phase::kRunning) emit(TaskStarted{id, event.pid});
+      if (event.phase == shim::Phase::kRunning) {
+        emit(TaskStarted{id, event.pid});
+        if (task.prepare.ready == ReadyWhen::kPort) probe(id);
+      }
       if (event.phase == shim::Phase::kEnded) {
         feeders_->drop_consumer(id);
         emit(TaskExited{id, event.end});
       }
       return;
+    }
+  }
+
+  /// Until its port takes connections, or the task is gone.
+  void probe(const TaskId& id) {
+    const Task* task = find(id);
+    if (task == nullptr || task->prepare.slot.ports.empty()) return;
+    std::string address;
+    for (const auto& [name, value] : options_.client_env)
+      if (name == "DLRUN_ADDRESS") address = value;
+    if (takes_connections(address, task->prepare.slot.ports[0])) {
+      if (Status ok = write_ready(task->dir, id, {}); !ok) log(ok.error().to_string());
+      emit(TaskIsReady{id, {}});
+    } else {
+      worker_.post_after(kProbeEvery, guarded([this, id] { probe(id); }));
     }
   }
 
@@ -388,8 +420,9 @@ class AgentHost::Impl {
   std::unique_ptr<shim::ShimClient> shims_;
   std::unique_ptr<logs::LogShipper> shipper_;
   std::unique_ptr<Feeders> feeders_;
-  os::SerialWorker janitor_;  ///< removes what tasks left: may take long, and starts and kills must not wait for it
-  os::SerialWorker worker_;   ///< last: its thread ends first
+  os::SerialWorker publisher_;  ///< outputs go to the disk here: no task waits for what is large
+  os::SerialWorker janitor_;    ///< removes what tasks left: may take long, and starts and kills must not wait for it
+  os::SerialWorker worker_;     ///< last: its thread ends first
 };
 
 AgentHost::AgentHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -83,9 +83,8 @@ Status ControlLog::replay(std::size_t keys_max, const std::function<void(const E
                log_->finished_with_key(static_cast<std::uint32_t>(keys_max)));
   for (const std::uint64_t job : keyed)
     DLRUN_TRY(log_->read_job(job, 0, [&](const store::Record& record) {
-      const Result<Event> event = wire::decode_event(record.payload);
-      if (const auto* submitted = event ? std::get_if<JobSubmitted>(&*event) : nullptr)
-        baseline.keys.push_back({submitted->key, submitted->job, submitted->fingerprint});
+      if (Result<SeenKey> key = wire::decode_submit_key(record.payload); key && !key->key.empty())
+        baseline.keys.push_back(std::move(*key));
       return false;  // the first record only
     }));
   std::reverse(baseline.keys.begin(), baseline.keys.end());

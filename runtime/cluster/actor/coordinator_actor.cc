@@ -39,6 +39,12 @@ struct CoordinatorState {
 };
 using Self = caf::stateful_actor<CoordinatorState>;
 
+/// How long the coordinator, which all wait for, was taken up by one message; placements included.
+void note_turn(CoordinatorState& s, TimePoint began) {
+  if (s.options.meters != nullptr)
+    s.options.meters->turn_seconds.add(seconds_of(s.options.clock->now() - began));
+}
+
 void give(Self* self, std::uint64_t call, Result<ApiReply> reply) {
   const auto it = self->state.calls.find(call);
   if (it == self->state.calls.end()) return;  // its time was over
@@ -80,9 +86,15 @@ void perform(Self* self, CoordinatorEffects effects) {
         self->send_exit(it->second, caf::exit_reason::user_shutdown);
         s.jobs.erase(it);
       }
+    } else if (const auto* waited = std::get_if<Waited>(&effect)) {
+      if (s.options.meters != nullptr) s.options.meters->queue_seconds.add(seconds_of(waited->wait));
     }
   }
   s.timer.arm(self, s.core().next_wake(), s.options.clock->now());
+}
+
+void tell(Self* self, JobId job) {
+  if (self->state.options.on_change) self->state.options.on_change(job);
 }
 
 void on_bytes(Self* self, const actor::PeerBytes& message) {
@@ -103,7 +115,9 @@ void on_bytes(Self* self, const actor::PeerBytes& message) {
   if (const auto* h = std::get_if<Heartbeat>(&*decoded);
       h && (h->node != message.node || h->incarnation != message.incarnation))
     return;
+  const TimePoint began = s.options.clock->now();
   perform(self, s.core().on_agent(message.node, message.incarnation, *decoded, s.now()));
+  note_turn(s, began);
 }
 
 void on_request(Self* self, ApiRequest& message) {
@@ -116,6 +130,7 @@ void on_request(Self* self, ApiRequest& message) {
   s.calls.emplace(call, Call{std::move(message.answer), now.at + message.timeout});
   if (!std::exchange(s.sweeping, true)) self->delayed_send(self, kSweepEvery, ApiSweep{});
   perform(self, s.core().on_call(call, message.request, now));
+  note_turn(s, now.at);
 }
 
 void sweep(Self* self) {
@@ -151,13 +166,17 @@ caf::behavior coordinator(Self* self, caf::actor store, CoordinatorActorOptions 
       [](const actor::PeerDown&) {},  // a hint only: the lease decides
       [self](const actor::PeerBytes& message) { on_bytes(self, message); },
       [self](const FromJob& message) {
-        perform(self, self->state.core().on_job(message.message, self->state.now()));
+        if (message.message)
+          perform(self, self->state.core().on_job(*message.message, self->state.now()));
+        tell(self, message.job);
       },
       [self](const StoreDone& done) {
         CoordinatorState& st = self->state;
         perform(self, done.status
                           ? st.core().on_persisted(done.id, st.now())
                           : st.core().on_persist_failed(done.id, done.status.error(), st.now()));
+        if (done.status)
+          for (const JobId job : done.jobs) tell(self, job);
       },
       [self](StoreAnswer& answer) { give(self, answer.call, std::move(answer.reply)); },
       [self](ApiRequest& request) { on_request(self, request); },

@@ -16,11 +16,11 @@
 namespace dlrun::cluster {
 namespace {
 
-/// Who wants to hear of durable events. The listeners run under the lock, so that a destroyed
+/// Who wants to hear of changes. The listeners run under the lock, so that a destroyed
 /// handle's never runs later.
 class Listeners : public std::enable_shared_from_this<Listeners> {
  public:
-  std::shared_ptr<void> add(std::function<void(std::uint64_t)> listener) {
+  std::shared_ptr<void> add(std::function<void(JobId)> listener) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t id = ++last_id_;
     listeners_.emplace(id, std::move(listener));
@@ -29,15 +29,15 @@ class Listeners : public std::enable_shared_from_this<Listeners> {
       self->listeners_.erase(id);
     });
   }
-  void tell(std::uint64_t index) {
+  void tell(JobId job) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [id, listener] : listeners_) listener(index);
+    for (const auto& [id, listener] : listeners_) listener(job);
   }
 
  private:
   std::mutex mutex_;
   std::uint64_t last_id_ = 0;
-  std::map<std::uint64_t, std::function<void(std::uint64_t)>> listeners_;
+  std::map<std::uint64_t, std::function<void(JobId)>> listeners_;
 };
 
 }  // namespace
@@ -67,9 +67,8 @@ Result<std::unique_ptr<CoordinatorNode>> CoordinatorNode::start(caf::actor_syste
   store_options.clock = options.clock;
   store_options.on_retired = std::move(options.on_retired);
   store_options.log = options.say;
-  store_options.on_durable = [listeners = impl->listeners](std::uint64_t index) {
-    listeners->tell(index);
-  };
+  store_options.meters = options.meters;
+  store_options.retention = options.retention;
   impl->store = spawn_store(system, std::move(log), std::move(store_options));
 
   CoordinatorActorOptions actor_options;
@@ -84,6 +83,8 @@ Result<std::unique_ptr<CoordinatorNode>> CoordinatorNode::start(caf::actor_syste
   actor_options.log = std::move(options.say);
   actor_options.make_ledger = std::move(options.make_ledger);
   actor_options.on_peer = std::move(options.on_peer);
+  actor_options.on_change = [listeners = impl->listeners](JobId job) { listeners->tell(job); };
+  actor_options.meters = options.meters;
   // The hub is linked to the coordinator, so the coordinator makes it; it runs its init before this
   // function goes on.
   auto made = std::make_shared<std::promise<caf::actor>>();
@@ -126,7 +127,7 @@ void CoordinatorNode::call(ApiCall request, Duration timeout, Reply reply) {
     caf::anon_send(impl_->coordinator, ApiRequest{std::move(request), timeout, std::move(answer)});
 }
 
-std::shared_ptr<void> CoordinatorNode::subscribe(std::function<void(std::uint64_t)> listener) {
+std::shared_ptr<void> CoordinatorNode::subscribe(std::function<void(JobId)> listener) {
   return impl_->listeners->add(std::move(listener));
 }
 

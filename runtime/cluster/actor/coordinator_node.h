@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "runtime/base/result.h"
+#include "runtime/cluster/actor/meters.h"
 #include "runtime/cluster/core/api.h"
 #include "runtime/cluster/core/coordinator_core.h"
 #include "runtime/store/event_log.h"
@@ -30,7 +31,9 @@ struct CoordinatorNodeOptions {
   LedgerFactory make_ledger;
   std::function<Status(const wire::LinkHello&)> verify;  ///< of each agent that connects
   std::function<void(const NodeId&, const std::string& log_key)>
-      on_peer;  ///< after it was verified
+      on_peer;               ///< after it was verified
+  Meters* meters = nullptr;  ///< outlives the node; may be null
+  Duration retention{std::chrono::hours(24 * 30)};  ///< of finished jobs in the log
 };
 
 class CoordinatorNode final : public ControlApi {
@@ -43,7 +46,7 @@ class CoordinatorNode final : public ControlApi {
   void stop();
 
   void call(ApiCall request, Duration timeout, Reply reply) override;
-  std::shared_ptr<void> subscribe(std::function<void(std::uint64_t)> listener) override;
+  std::shared_ptr<void> subscribe(std::function<void(JobId)> listener) override;
   caf::actor hub() const;
 
  private:

@@ -56,7 +56,13 @@ struct TaskSplitDone {
   std::uint64_t split_id = 0;
   std::uint32_t pass = 0;
 };
+struct TaskPublished {
+  TaskId task;
+  Epoch epoch;
+  Status status;
+};
 using HostEvent = std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress,
-                               TaskAtBarrier, TaskFiles, TaskLease, TaskSplitDone>;
+                               TaskAtBarrier, TaskFiles, TaskLease, TaskSplitDone,
+                               TaskPublished>;
 
 }  // namespace dlrun::cluster

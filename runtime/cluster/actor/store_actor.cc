@@ -1,5 +1,6 @@
 #include "runtime/cluster/actor/store_actor.h"
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/stateful_actor.hpp>
@@ -27,17 +28,35 @@ struct StoreState {
 };
 using Self = caf::stateful_actor<StoreState>;
 
+std::vector<JobId> jobs_of(const std::vector<Event>& events) {
+  std::vector<JobId> jobs;
+  for (const Event& e : events) jobs.push_back(job_of(e));
+  std::sort(jobs.begin(), jobs.end());
+  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+  return jobs;
+}
+
 void commit(Self* self, std::vector<Waiting> group) {
   StoreState& s = self->state;
   std::vector<Event> events;
-  for (Waiting& w : group)
+  std::vector<std::vector<JobId>> jobs;
+  for (Waiting& w : group) {
+    jobs.push_back(jobs_of(w.persist.events));
     for (Event& e : w.persist.events) events.push_back(std::move(e));
+  }
+  const TimePoint began = s.options.clock->now();
   const Result<std::uint64_t> last = s.log->append(events, s.term, s.options.clock->wall());
+  if (s.options.meters != nullptr) {
+    s.options.meters->commit_seconds.add(seconds_of(s.options.clock->now() - began));
+    if (last) s.options.meters->commit_events.add(static_cast<double>(events.size()));
+    if (!last) s.options.meters->commits_refused.add(1);
+  }
   if (last || group.size() == 1) {
-    for (const Waiting& w : group)
-      self->send(w.asker,
-                 StoreDone{w.persist.id, last ? Status{} : Status(tl::unexpected(last.error()))});
-    if (last && s.options.on_durable) s.options.on_durable(*last);
+    for (std::size_t i = 0; i < group.size(); ++i)
+      self->send(group[i].asker,
+                 StoreDone{group[i].persist.id,
+                           last ? Status{} : Status(tl::unexpected(last.error())),
+                           std::move(jobs[i])});
     return;
   }
   // Refused together (a full disk refuses a large group first): each by itself, in order.

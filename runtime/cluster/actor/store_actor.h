@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "runtime/cluster/actor/control_log.h"
+#include "runtime/cluster/actor/meters.h"
 
 namespace dlrun::cluster {
 
 struct StoreOptions {
   const Clock* clock = nullptr;
-  std::function<void(std::uint64_t)>
-      on_durable;  ///< the last index, after each commit, on the store's thread
+  Meters* meters = nullptr;  ///< outlives the actor; may be null
   Duration retention{std::chrono::hours(24 * 30)};  ///< of finished jobs
   Duration retire_every{std::chrono::hours(1)};
   std::uint32_t retire_jobs_max = 1000;

@@ -299,6 +299,24 @@ void AgentCore::on(const SplitDoneAck& message, Now) {
   if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(message.task)) update(*task);
 }
 
+void AgentCore::on(const CommitOutputs& message, Now) {
+  const auto newest = newest_epoch_.find(message.task.job);
+  const bool over = message.epoch < epoch_floor_ ||
+                    (newest != newest_epoch_.end() && message.epoch < newest->second);
+  if (over)
+    out_.push_back(SendToCoordinator{OutputsCommitted{message.task, message.epoch,
+                                                      Errc::kStaleEpoch, "its epoch is over"}});
+  else
+    out_.push_back(PublishOutputs{message});
+}
+
+AgentEffects AgentCore::on_published(const TaskId& task, Epoch epoch, const Status& status, Now) {
+  out_.push_back(SendToCoordinator{
+      OutputsCommitted{task, epoch, status ? Errc{} : status.error().code,
+                       status ? std::string() : status.error().context}});
+  return take();
+}
+
 void AgentCore::on(const TaskEndAck& message, Now) {
   Task* task = find(message.task, message.epoch);
   if (task == nullptr || task->state != TaskState::kEnded) return;

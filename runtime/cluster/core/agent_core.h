@@ -93,13 +93,17 @@ struct DeliverWorkerGone {
   TaskId shard_task;
   TaskId worker;
 };
+/// Put the outputs in their places, each whole or not at all; then on_published(). May come again: what is there already stands.
+struct PublishOutputs {
+  CommitOutputs commit;
+};
 /// Once per RegisterAck: where logs go.
 struct LinkUp {
   std::uint64_t term = 0;
   std::string log_endpoint, log_key;
 };
 using AgentEffect = std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask,
-                                 DeliverBarrier, DeliverLease, DeliverWorkerGone, LinkUp>;
+                                 DeliverBarrier, DeliverLease, DeliverWorkerGone, PublishOutputs, LinkUp>;
 using AgentEffects = std::vector<AgentEffect>;
 
 /// A task found on disk by a new agent process: its shim runs, or left its end.
@@ -129,6 +133,7 @@ class AgentCore {
   AgentEffects on_prepared(const TaskId& task, const Status& status, Now now);
   AgentEffects on_started(const TaskId& task, std::int64_t pid, Now now);
   AgentEffects on_exit(const TaskId& task, const TaskEnd& end, Now now);
+  AgentEffects on_published(const TaskId& task, Epoch epoch, const Status& status, Now now);
   // from processes
   AgentEffects on_ready(const TaskId& task, const TaskReadyInfo& info, Now now);
   AgentEffects on_progress(const TaskId& task, double fraction, const std::string& text, Now now);
@@ -179,6 +184,7 @@ class AgentCore {
   void on(const TaskEndAck& message, Now now);
   void on(const HeartbeatAck& message, Now now);
   void on(const SplitDoneAck& message, Now now);
+  void on(const CommitOutputs& message, Now now);
 
   void spawn(Task& task);
   void stop(Task& task, Duration grace, Cause cause, Now now);

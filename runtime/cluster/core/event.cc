@@ -36,7 +36,8 @@ std::string_view kind_of(const Event& event) {
   static constexpr std::string_view kNames[] = {
       "term_started", "baseline",    "node_joined",   "node_state_changed", "job_submitted",
       "job_placed",   "job_state",   "task_ended",    "job_kill_requested", "generation_ended",
-      "job_ended",    "input_files", "splits_leased", "split_finished",     "barrier_met"};
+      "job_ended",    "input_files", "splits_leased", "split_finished",     "barrier_met",
+      "job_held",     "commit_granted"};
   static_assert(std::size(kNames) == std::variant_size_v<Event>);
   return kNames[event.index()];
 }
@@ -95,6 +96,14 @@ std::string text_of(const Event& event) {
                [](const BarrierMet& e) {
                  return "role " + e.role + " met at " + e.name + ", round " +
                         std::to_string(e.round);
+               },
+               [](const JobHeld& e) {
+                 return std::string(e.held ? "held" : "released") +
+                        (e.reason.empty() ? "" : ": " + e.reason);
+               },
+               [](const CommitGranted& e) {
+                 return "the outputs of generation " + std::to_string(e.generation.value) +
+                        " may take their places";
                }},
       event);
 }

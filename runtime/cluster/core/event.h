@@ -87,8 +87,8 @@ struct JobPlaced {
   friend bool operator==(const JobPlaced&, const JobPlaced&) = default;
 };
 
-/// kRunning: every task of the generation has started. kStopping: `cause` ends it (only kTimeLimit
-/// and kStartFailed come this way; failures and kills have records of their own).
+/// kRunning: every task of the generation has started. kStopping: `cause` ends it (only kTimeLimit,
+/// kStartFailed and kPreempted come this way; failures and kills have records of their own).
 struct JobStateChanged {
   JobId job;
   Generation generation;
@@ -169,9 +169,27 @@ struct BarrierMet {
   friend bool operator==(const BarrierMet&, const BarrierMet&) = default;
 };
 
+/// held: it is not placed until released.
+struct JobHeld {
+  JobId job;
+  bool held = true;
+  std::string reason;
+  WallTime at;
+  friend bool operator==(const JobHeld&, const JobHeld&) = default;
+};
+
+/// Every task that counts has ended well: this generation's outputs may take their places. No other generation follows.
+struct CommitGranted {
+  JobId job;
+  Generation generation;
+  WallTime at;
+  friend bool operator==(const CommitGranted&, const CommitGranted&) = default;
+};
+
 using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
                            JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
-                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet>;
+                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet,
+                           JobHeld, CommitGranted>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...

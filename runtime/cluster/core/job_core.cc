@@ -50,8 +50,14 @@ JobEffects JobCore::start(Now now) {
           if (!is_shard_host(ended)) tasks_[i].gone_unacked.insert(ended);
   }
   report_now_ = true;
+  if (record_.tasks.empty()) state_ = waiting_state();
   evaluate(now);
   return flush(now);
+}
+
+JobState JobCore::waiting_state() const {
+  if (record_.held) return JobState::kHeld;
+  return record_.requeued ? JobState::kPreempted : JobState::kPending;
 }
 
 JobEffects JobCore::on_input(const JobInput& input, Now now) {
@@ -73,6 +79,12 @@ JobEffects JobCore::on_tick(Now now) {
         give_up_start("was not prepared in time", now);
       else if (ready_deadline_ && now.at >= *ready_deadline_)
         give_up_start("was not ready in time", now);
+    }
+    if (commit_deadline_ && !ending_ && now.at >= *commit_deadline_) {
+      record_.reason = "its outputs were not put in their places in time: " +
+                       node_of(commits_.begin()->first).value + " does not answer";
+      end_job(JobState::kFailed, TaskEnd{.cause = Cause::kCoordinator, .detail = record_.reason},
+              now);
     }
     evaluate(now);
   }
@@ -129,9 +141,25 @@ void JobCore::on(const NodeGone& input, Now now) {
       end_task(i,
                TaskEnd{.cause = Cause::kNodeLost, .detail = input.node.value + " " + input.reason},
                now);
+  for (const auto& [index, commit] : commits_) {
+    if (ending_ || node_of(index) != input.node) continue;
+    // Whether it had published is not known, so there must be no second try.
+    record_.reason = input.node.value + " was lost while it put the outputs in their places";
+    end_job(JobState::kLost, TaskEnd{.cause = Cause::kNodeLost, .detail = record_.reason}, now);
+  }
 }
 
 void JobCore::on(const Kill& input, Now) { record_.apply(Event(input.request)); }
+
+void JobCore::on(const Preempt& input, Now) {
+  if (!ending_ && !record_.tasks.empty()) record_.apply(Event(input.stopping));
+}
+
+void JobCore::on(const Hold& input, Now) {
+  if (ending_) return;
+  record_.apply(Event(input.held));
+  if (record_.tasks.empty()) set_state(waiting_state());
+}
 
 void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   const bool accept_stale = settings_.bugs.has("accept_stale_update");
@@ -185,6 +213,17 @@ void JobCore::on_task(const NodeId&, const WorkerGoneAck& ack, Now) {
   if (shard && worker && ack.epoch == epoch()) tasks_[*shard].gone_unacked.erase(*worker);
 }
 
+void JobCore::on_task(const NodeId& from, const OutputsCommitted& committed, Now now) {
+  const auto index = record_.index_of(committed.task);
+  if (!index || committed.epoch != epoch() || ending_ || node_of(*index) != from ||
+      commits_.erase(*index) == 0)
+    return;
+  if (committed.error == Errc{}) return;
+  record_.reason =
+      to_string(committed.task) + ": its outputs were not published: " + committed.error_context;
+  end_job(JobState::kFailed, TaskEnd{.cause = Cause::kCoordinator, .detail = record_.reason}, now);
+}
+
 // ---- decisions
 // -----------------------------------------------------------------------------------------------------
 
@@ -192,6 +231,8 @@ void JobCore::begin_generation(Now now) {
   tasks_.assign(record_.tasks.size(), {});
   barriers_.clear();
   answered_.clear();
+  commits_.clear();
+  commit_deadline_.reset();
   make_ledger();
   prepare_deadline_.reset();
   ready_deadline_.reset();
@@ -234,6 +275,9 @@ void JobCore::evaluate(Now now) {
       break;
     case Verdict::kNotStarted:
       stop_all(Cause::kCoordinator, spec.failure_grace, now);
+      break;
+    case Verdict::kPreempted:
+      stop_all(Cause::kPreempted, spec.grace, now);
       break;
   }
   set_state(JobState::kStopping);
@@ -311,6 +355,10 @@ void JobCore::finish_generation(Now now) {
   JobState final_state = JobState::kFailed;
   switch (record_.verdict) {
     case Verdict::kDone:
+      if (!record_.spec->outputs.empty()) {
+        commit_outputs(now);
+        if (!commits_.empty() || ending_) return;
+      }
       final_state = JobState::kSucceeded;
       end.cause = Cause::kExit;
       break;
@@ -328,6 +376,10 @@ void JobCore::finish_generation(Now now) {
       end.cause = Cause::kTimeLimit;
       end.detail = record_.reason;
       break;
+    case Verdict::kPreempted:
+      end.cause = Cause::kPreempted;
+      end.detail = record_.reason;
+      break;
     case Verdict::kNotStarted:
     case Verdict::kNone:
       end.cause = Cause::kStartFailed;
@@ -337,25 +389,41 @@ void JobCore::finish_generation(Now now) {
   const bool bad = record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted;
   const bool in_policy =
       std::find(policy.on.begin(), policy.on.end(), end.cause) != policy.on.end();
-  if (bad && in_policy && record_.generation.value <= policy.restarts_max) {
+  const bool restart =
+      bad && in_policy && record_.generation.value - record_.preempted <= policy.restarts_max;
+  if (restart || record_.verdict == Verdict::kPreempted) {
     if (record_.kill_requested) {
       end_job(JobState::kCancelled,
               TaskEnd{.cause = Cause::kUserKill, .detail = "killed by a user"}, now);
       return;
     }
-    const Generation next{record_.generation.value + 1};
-    record_event(
-        GenerationEnded{record_.id, record_.generation, end.cause, record_.reason, now.wall},
-        {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
-    tasks_.clear();
-    ledger_.reset();
-    prepare_deadline_.reset();
-    ready_deadline_.reset();
-    time_limit_at_.reset();
-    set_state(JobState::kPending);
+    next_generation(end.cause, now);
     return;
   }
   end_job(final_state, std::move(end), now);
+}
+
+void JobCore::next_generation(Cause cause, Now now) {
+  const Generation next{record_.generation.value + 1};
+  record_event(GenerationEnded{record_.id, record_.generation, cause, record_.reason, now.wall},
+               {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
+  tasks_.clear();
+  ledger_.reset();
+  prepare_deadline_.reset();
+  ready_deadline_.reset();
+  time_limit_at_.reset();
+  set_state(waiting_state());
+}
+
+/// Afterwards `commits_` holds the tasks whose agents have not answered.
+void JobCore::commit_outputs(Now now) {
+  if (state_ == JobState::kCommitting) return;
+  for (std::size_t i = 0; i < record_.tasks.size(); ++i)
+    if (!outputs_of(record_, i).empty()) commits_[i] = Commit{now.at, Duration::zero()};
+  if (!record_.commit_granted)
+    record_event(CommitGranted{record_.id, record_.generation, now.wall});
+  commit_deadline_ = now.at + settings_.commit_timeout;
+  set_state(JobState::kCommitting);
 }
 
 void JobCore::end_job(JobState final_state, TaskEnd end, Now now) {
@@ -404,7 +472,7 @@ bool JobCore::satisfied(const Task& task) const {
       return task.state >= TaskState::kPrepared;
     case Want::kStarted: {
       const std::size_t index = static_cast<std::size_t>(&task - tasks_.data());
-      return task.state >= (is_shard_host(index) ? TaskState::kReady : TaskState::kRunning);
+      return task.state >= ready_state(index);
     }
     case Want::kEnded:
       return false;
@@ -414,10 +482,13 @@ bool JobCore::satisfied(const Task& task) const {
 
 bool JobCore::role_ready(const std::string& role) const {
   for (std::size_t i = 0; i < tasks_.size(); ++i)
-    if (record_.tasks[i].task.role == role &&
-        tasks_[i].state < (is_shard_host(i) ? TaskState::kReady : TaskState::kRunning))
-      return false;
+    if (record_.tasks[i].task.role == role && tasks_[i].state < ready_state(i)) return false;
   return true;
+}
+
+TaskState JobCore::ready_state(std::size_t index) const {
+  const bool told = is_shard_host(index) || record_.role_of(index).ready != ReadyWhen::kRunning;
+  return told ? TaskState::kReady : TaskState::kRunning;
 }
 
 void JobCore::set_state(JobState state) {
@@ -453,6 +524,15 @@ void JobCore::send_due(Now now) {
       task.gone_resend_at = now.at + settings_.resend_max;
     }
   }
+  if (!gate_.idle()) return;  // the grant is not on disk yet
+  for (auto& [index, commit] : commits_) {
+    if (now.at < commit.resend_at) continue;
+    send(index, CommitOutputs{record_.tasks[index].task, epoch(), outputs_of(record_, index)});
+    commit.resend_after = commit.resend_after == Duration::zero()
+                              ? settings_.resend_first
+                              : std::min(commit.resend_after * 2, settings_.resend_max);
+    commit.resend_at = now.at + commit.resend_after;
+  }
 }
 
 JobEffects JobCore::flush(Now now) {
@@ -479,6 +559,9 @@ std::optional<TimePoint> JobCore::next_wake() const {
   if (record_.verdict == Verdict::kNone)
     for (const auto& deadline : {time_limit_at_, prepare_deadline_, ready_deadline_})
       if (deadline) earlier(wake, *deadline);
+  if (gate_.idle())
+    for (const auto& [index, commit] : commits_) earlier(wake, commit.resend_at);
+  if (commit_deadline_) earlier(wake, *commit_deadline_);
   if (report_due_) earlier(wake, next_report_at_);
   return wake;
 }

@@ -1,14 +1,18 @@
 #pragma once
 /// runtime/cluster/core/job_core.h: one job, from its first placement to its one final state.
 ///
-///              +------------------------------------8----------------------------------+
-///              v                                                                       |
-///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (COMMITTING)
-///   -9-> final
-///      |             |            |             |                         ^
-///      |             +------------+-------6-----+-------------------------+
-///      +---------------------------------------10---------------------------------------------------->
-///      CANCELLED
+///    HELD <----------------------------------11--------------------------------------+
+///     | ^                                                                             |
+///     11 11                                                                           |
+///     v |                                                                             |
+///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (all have ended)
+///     ^ ^            |            |             |            |            ^      |    |    |     |
+///     | |            +------------+------6------+------------+------------+      |    |    9     12
+///     | |                                                                       |    |    |     v
+///     | +-------------------------------8---------------------------------------+    |    | COMMITTING
+///     |                                                                              |    |     13
+///     +--1-- PREEMPTED <-------------------------14----------------------------------+    v     v
+///   any without a place -10-> CANCELLED      SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST <-------+
 ///
 ///   1: Placed arrived: the gang holds slots under a new epoch.
 ///   2: PrepareTask went to each task's agent.
@@ -21,11 +25,18 @@
 ///   success), or a task failed
 ///      (siblings get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
-///   7: all tasks have ended, or their nodes are lost. COMMITTING is passed through: there are no
-///   outputs to commit yet. 8: the cause is in the restart policy and restarts are left: a new
-///   generation, under a new epoch, queued. 9: SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST, by the
-///   verdict and the first failed task's cause; JobEnded recorded.
+///   7: all tasks have ended, or their nodes are lost.
+///   8: the cause is in the restart policy and restarts are left: a new generation, under a new
+///   epoch, queued. 9: by the verdict and the first failed task's cause; JobEnded recorded.
 ///  10: killed before it was placed.
+///  11: submitted or put on hold; released. A held job is queued nowhere.
+///  12: every task that counts ended well and there are outputs: CommitGranted is recorded. From
+///   here no further generation follows, so nothing of this epoch can be published after the next
+///   one began.
+///  13: every agent concerned has put its outputs in their places, or one could not (FAILED), was
+///   lost (LOST), or did not answer within commit_timeout (FAILED).
+///  14: a requeue stopped it (as 5, with `grace`): a new generation, queued at once or held; it
+///   uses up no restart.
 ///
 /// Every command to an agent is repeated until the task's state shows that it took effect, every
 /// report may arrive twice, late or out of order: task states only move forward within an epoch,
@@ -64,7 +75,8 @@ struct JobSettings {
   Duration persist_retry{std::chrono::seconds(1)};
   Duration service_grace{
       std::chrono::seconds(5)};          ///< TERM to KILL of services when the job succeeded
-  std::uint32_t lease_answers_max = 16;  ///< remembered per consumer and input
+  Duration commit_timeout{std::chrono::seconds(120)};  ///< of the outputs of a job that succeeded
+  std::uint32_t lease_answers_max = 16;                ///< remembered per consumer and input
   PlantedBugs bugs;
 };
 
@@ -96,7 +108,13 @@ struct NodeGone {
 struct Kill {
   JobKillRequested request;
 };  ///< recorded already
-using JobInput = std::variant<Placed, TaskMessage, NodeBack, NodeGone, Kill>;
+struct Preempt {
+  JobStateChanged stopping;
+};  ///< recorded already
+struct Hold {
+  JobHeld held;
+};  ///< recorded already
+using JobInput = std::variant<Placed, TaskMessage, NodeBack, NodeGone, Kill, Preempt, Hold>;
 
 // ---- what a job decides
 // ------------------------------------------------------------------------------------------
@@ -139,6 +157,8 @@ class JobCore {
   std::optional<TimePoint> next_wake() const;
   /// JobOver has been emitted: the actor may quit.
   bool over() const { return over_; }
+  /// The coordinator has not yet been told all that happened.
+  bool report_pending() const { return !over_ && !ending_ && (report_due_ || report_now_); }
   JobState state() const { return state_; }
   JobView view() const;  ///< spec left out. O(tasks)
   const JobRecord& record() const { return record_; }
@@ -161,6 +181,10 @@ class JobCore {
         gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
     TimePoint gone_resend_at;
   };
+  struct Commit {
+    TimePoint resend_at;
+    Duration resend_after{0};
+  };
 
   // events
   void on(const Placed& input, Now now);
@@ -168,6 +192,8 @@ class JobCore {
   void on(const NodeBack& input, Now now);
   void on(const NodeGone& input, Now now);
   void on(const Kill& input, Now now);
+  void on(const Preempt& input, Now now);
+  void on(const Hold& input, Now now);
   void on_task(const NodeId& from, const TaskUpdate& update, Now now);
   void on_task(const NodeId& from, const Progress& progress, Now now);
   void on_task(const NodeId& from, const BarrierArrive& arrive, Now now);
@@ -175,6 +201,7 @@ class JobCore {
   void on_task(const NodeId& from, const LeaseSplits& lease, Now now);
   void on_task(const NodeId& from, const SplitDone& done, Now now);
   void on_task(const NodeId& from, const WorkerGoneAck& ack, Now now);
+  void on_task(const NodeId& from, const OutputsCommitted& committed, Now now);
   void on_task(const NodeId&, const Register&, Now) {}
   void on_task(const NodeId&, const Heartbeat&, Now) {}
 
@@ -184,6 +211,8 @@ class JobCore {
   void begin_generation(Now now);
   void end_task(std::size_t index, TaskEnd end, Now now);
   void finish_generation(Now now);
+  void commit_outputs(Now now);
+  void next_generation(Cause cause, Now now);
   void set_want(std::size_t index, Want want, Now now);
   void stop_all(Cause cause, Duration grace, Now now);
   void start_what_may(Now now);
@@ -213,6 +242,9 @@ class JobCore {
   ps::PsView ps_view() const;
   bool gang_of_one() const { return record_.tasks.size() == 1; }
   bool is_shard_host(std::size_t index) const;
+  /// What the task's state must be before it counts as ready.
+  TaskState ready_state(std::size_t index) const;
+  JobState waiting_state() const;  ///< of a job without a place
   /// The task, when message is of this epoch and the task runs; otherwise nullopt and why in
   /// `error`.
   std::optional<std::size_t> live_task(const TaskId& task, Epoch epoch, Errc& error,
@@ -231,13 +263,14 @@ class JobCore {
   std::unique_ptr<io::Ledger> ledger_;
   std::vector<Task> tasks_;
   BarrierSet barriers_;
+  std::map<std::size_t, Commit> commits_;  ///< by index of the task; those not yet answered
   std::set<std::string> inputs_set_;
   std::map<std::pair<std::size_t, std::string>, std::deque<LeaseReply>>
       answered_;  ///< by consumer and input
   PersistGate<JobEffect> gate_;
   JobEffects out_;
   JobState state_ = JobState::kPending;
-  std::optional<TimePoint> prepare_deadline_, ready_deadline_, time_limit_at_;
+  std::optional<TimePoint> prepare_deadline_, ready_deadline_, time_limit_at_, commit_deadline_;
   std::string progress_text_;
   bool report_due_ = false;
   bool report_now_ = false;

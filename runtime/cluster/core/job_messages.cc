@@ -31,6 +31,8 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
     if (other.task.role == role.name) message.world = std::max(message.world, other.task.rank + 1);
   message.inputs = spec.inputs;
   message.time_limit = spec.time_limit;
+  message.ready = role.ready;
+  message.outputs = outputs_of(record_, index);
   if (gang_of_one()) {
     message.start_at_once = true;
     const EnvList rendezvous = rendezvous_of(record_, index);

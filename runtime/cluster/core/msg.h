@@ -26,6 +26,9 @@ namespace dlrun::cluster {
 enum class RoleKind : std::uint8_t { kBatch = 0, kService = 1 };
 /// kProcess: argv is a program. kShardHost: dlrun's own parameter shard (argv empty).
 enum class RoleProgram : std::uint8_t { kProcess = 0, kShardHost = 1 };
+/// When a task counts as ready, for the roles that come after it. kRunning: its program runs. kTold: it has said so (dlrun_ready). kPort:
+/// its first leased port takes connections. A shard host always says so itself.
+enum class ReadyWhen : std::uint8_t { kRunning = 0, kTold = 1, kPort = 2 };
 enum class EnvPolicy : std::uint8_t {
   kClean = 0,
   kInherit = 1
@@ -47,6 +50,7 @@ struct RoleSpec {
   sched::Resources resources;
   sched::Labels require;
   std::vector<std::string> after;  ///< roles that must be ready before this one's program runs
+  ReadyWhen ready = ReadyWhen::kRunning;
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
@@ -63,6 +67,15 @@ enum class Cause : std::uint8_t {
   kStartFailed = 9,  ///< could not be started: detail says why
   kPreempted = 10,
   kCoordinator = 11,  ///< refused or ended by the control plane: detail says why
+};
+
+/// A folder that appears whole, and only when the job has succeeded. Rank 0 of `role` writes into the folder that
+/// DLRUN_OUTPUT_<NAME> names, beside `path` on its node; the job actor grants the rename at the end (COMMITTING).
+struct OutputSpec {
+  std::string name;
+  std::string path;  ///< absolute
+  std::string role;
+  friend bool operator==(const OutputSpec&, const OutputSpec&) = default;
 };
 
 struct RestartPolicy {
@@ -86,6 +99,8 @@ struct JobSpec {
   EnvPolicy env_policy = EnvPolicy::kInherit;
   EnvList submit_env;
   std::string cwd;  ///< the submitter's directory
+  bool hold = false;  ///< submitted as HELD: waits for a release
+  std::vector<OutputSpec> outputs;
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
@@ -173,6 +188,8 @@ struct PrepareTask {
   std::vector<io::InputSpec> inputs;
   Duration time_limit{0};
   bool start_at_once = false;  ///< a gang of one needs no barrier: Prepare and Start in one message
+  ReadyWhen ready = ReadyWhen::kRunning;
+  std::vector<OutputSpec> outputs;  ///< of this task
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
@@ -242,8 +259,17 @@ struct SplitDoneAck {
   friend bool operator==(const SplitDoneAck&, const SplitDoneAck&) = default;
 };
 
-using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone,
-                             LeaseReply, TaskEndAck, HeartbeatAck, SplitDoneAck>;
+/// The job has succeeded and its grant is on disk: put what `task` wrote in its place. Repeated until OutputsCommitted.
+struct CommitOutputs {
+  TaskId task;
+  Epoch epoch;
+  std::vector<OutputSpec> outputs;
+  friend bool operator==(const CommitOutputs&, const CommitOutputs&) = default;
+};
+
+using ToAgent =
+    std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone, LeaseReply,
+                 TaskEndAck, HeartbeatAck, SplitDoneAck, CommitOutputs>;
 
 // ---- agent -> coordinator
 // --------------------------------------------------------------------------------------
@@ -337,7 +363,16 @@ struct WorkerGoneAck {
   friend bool operator==(const WorkerGoneAck&, const WorkerGoneAck&) = default;
 };
 
+/// `error` zero: all outputs of the task are in their places.
+struct OutputsCommitted {
+  TaskId task;
+  Epoch epoch;
+  Errc error{};
+  std::string error_context;
+  friend bool operator==(const OutputsCommitted&, const OutputsCommitted&) = default;
+};
+
 using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles,
-                               LeaseSplits, SplitDone, WorkerGoneAck>;
+                               LeaseSplits, SplitDone, WorkerGoneAck, OutputsCommitted>;
 
 }  // namespace dlrun::cluster

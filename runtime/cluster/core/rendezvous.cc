@@ -42,6 +42,8 @@ EnvList rendezvous_of(const JobRecord& record, std::size_t index) {
   if (!first->slot.ports.empty())
     env.emplace_back("MASTER_PORT", std::to_string(first->slot.ports[0]));
   if (!self.slot.ports.empty()) env.emplace_back("DLRUN_PORTS", join_ports(self.slot.ports));
+  for (const OutputSpec& output : outputs_of(record, index))
+    env.emplace_back(output_variable(output), staging_path(output, self.task));
   return env;
 }
 

@@ -3,6 +3,8 @@
 /// that programs that never heard of dlrun find their peers. Pure: record in, variables out.
 ///
 ///   DLRUN_JOB DLRUN_ROLE DLRUN_RANK DLRUN_WORLD DLRUN_GENERATION DLRUN_PORTS   ours
+///   DLRUN_OUTPUT_<NAME>                                                        where it writes an
+///                                                                              output
 ///   INDEX                                                                      the rank, as
 ///                                                                              XLearning names it
 ///   RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT                         as

@@ -109,6 +109,9 @@ typedef struct dlrun_input_info {
 DLRUN_API int dlrun_session_get_input(dlrun_session* session, uint32_t index, dlrun_input_info* info);
 /* fraction in [0, 1]; text may be NULL. Does not wait for the agent. */
 DLRUN_API int dlrun_progress(dlrun_session* session, double fraction, const char* text);
+/* This task serves now: roles that come after its role may start. For a role with ready = "told"; elsewhere it does nothing.
+ * Does not wait for the agent. */
+DLRUN_API int dlrun_ready(dlrun_session* session);
 /* Returns when every rank of the role has entered the barrier of this name. A name may be used again. */
 DLRUN_API int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms);
 /* *stop = 1 once the job asks this process to end in good order (save, then exit). Never waits. */

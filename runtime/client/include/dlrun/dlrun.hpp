@@ -234,6 +234,7 @@ class Session {
   void progress(double fraction, const std::string& text = {}) {
     check(dlrun_progress(handle_.get(), fraction, text.c_str()));
   }
+  void ready() { check(dlrun_ready(handle_.get())); }
   void barrier(const std::string& name, Timeout timeout = {}) {
     check(dlrun_barrier(handle_.get(), name.c_str(), timeout.count()));
   }
