@@ -1,7 +1,6 @@
 // The states of a job beyond queued, running and over, with real processes: held, requeued, committing; services; logs of earlier starts.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,10 +17,7 @@ namespace fs = std::filesystem;
 struct JobLife : ::testing::Test {
   void SetUp() override {
     cluster.start_coordinator();
-    // Ports that no other cluster of this machine is likely to lease: the probe of a service asks the machine, not the task.
-    const int first = 10000 + ::getpid() % 450 * 20;
-    cluster.start_agent("n0",
-                        {"--ports", std::to_string(first) + "-" + std::to_string(first + 19)});
+    cluster.start_agent("n0");
     cluster.wait("/api/v1/nodes", [](const json& body) {
       return body.at("nodes").size() == 1 && body["nodes"][0].value("state", "") == "up";
     });
