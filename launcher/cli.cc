@@ -13,10 +13,9 @@
 namespace dlrun::launcher {
 namespace {
 
-constexpr std::string_view kCommands[] = {"run",  "submit", "list", "show",  "status",
-                                          "logs", "kill",   "hold", "release", "requeue",
-                                          "wait", "nodes",  "events", "why", "check",
-                                          "up",   "down",   "version"};
+constexpr std::string_view kCommands[] = {
+    "run",     "submit", "list",  "show",   "status", "logs",  "kill", "hold", "release",
+    "requeue", "wait",   "nodes", "events", "why",    "check", "up",   "down", "version"};
 // What main.cc serves itself: known here for "did you mean".
 constexpr std::string_view kDaemons[] = {"coordinator", "agent", "shard-host", "feeder"};
 constexpr const char* kGuardian = "local-guardian";
@@ -57,7 +56,8 @@ void add_run_flags(CLI::App* sub, Line& line) {
                   "several times")
       ->type_name("SPEC");
   sub->add_option("--output", f.outputs,
-                  "a folder that appears whole, and only if the job succeeds: name=FOLDER; rank 0 writes into "
+                  "a folder that appears whole, and only if the job succeeds: name=FOLDER; rank 0 "
+                  "writes into "
                   "$DLRUN_OUTPUT_NAME; several times")
       ->type_name("SPEC");
   sub->add_option(
@@ -101,7 +101,8 @@ std::string nearest_flag(const std::vector<std::string>& args, const CLI::App& a
   const std::vector<std::string_view> views(known.begin(), known.end());
   for (const std::string& arg : args) {
     if (!arg.starts_with("--")) continue;
-    const std::string name = arg.substr(2, arg.find('=') == std::string::npos ? arg.size() : arg.find('=') - 2);
+    const std::string name =
+        arg.substr(2, arg.find('=') == std::string::npos ? arg.size() : arg.find('=') - 2);
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string near = jobspec::nearest(name, views);
     return near.empty() ? "" : fmt::format("; did you mean --{}?", near);
@@ -188,7 +189,8 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
   status->add_option("job", line.job, "j12");
   CLI::App* logs =
       command("logs", "output of a job",
-              "\n--json gives one object a piece, its bytes in base64. On a terminal control sequences are made harmless; into a pipe, or with --raw, "
+              "\n--json gives one object a piece, its bytes in base64. On a terminal control "
+              "sequences are made harmless; into a pipe, or with --raw, "
               "bytes are exact.\n\nExamples:\n  dlrun logs -f j12\n  dlrun logs j12 --role worker "
               "--rank 3 --stderr\n  dlrun logs j12 --tail 4096\n");
   logs->add_option("job", line.logs.job, "j12")->required();

@@ -141,7 +141,7 @@ void JobFollower::on_log(const SseEvent& event) {
     const auto from = data.value("from", std::uint64_t{0}), to = data.value("to", std::uint64_t{0});
     offsets_[key] = std::max(offsets_[key], to);
     say(fmt::format("{} {}: {} of output are no longer kept", role, rank,
-                            jobspec::format_size(to - std::min(from, to))));
+                    jobspec::format_size(to - std::min(from, to))));
     return;
   }
   if (event.name != "log") return;

@@ -206,8 +206,8 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
       const auto equals = flag.find('=');
       if (equals == std::string::npos || equals == 0 || equals + 1 == flag.size())
         return wrong(fmt::format("--output {}: write name=FOLDER", flag));
-      job["output"][flag.substr(0, equals)] = Json{
-          {"path", jobspec::bytes_to_json(absolute(flag.substr(equals + 1), world.cwd))}};
+      job["output"][flag.substr(0, equals)] =
+          Json{{"path", jobspec::bytes_to_json(absolute(flag.substr(equals + 1), world.cwd))}};
     }
     if (flags.name.empty()) job["name"] = default_name(flags.argv);
     auto parsed = jobspec::parse_job(jobspec::dump(job), jobspec::Syntax::kJson, "flags");
@@ -215,11 +215,12 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
     spec = std::move(*parsed);
   } else {
     if (!flags.argv.empty()) return wrong("either a job file or a program after --, not both");
-    if (flags.workers_given || flags.shards > 0 || !flags.inputs.empty() || !flags.outputs.empty() || !flags.cpus.empty() ||
-        !flags.memory.empty() || !flags.gpus.empty() || !flags.ports.empty() ||
-        !flags.labels.empty() || flags.shell)
+    if (flags.workers_given || flags.shards > 0 || !flags.inputs.empty() ||
+        !flags.outputs.empty() || !flags.cpus.empty() || !flags.memory.empty() ||
+        !flags.gpus.empty() || !flags.ports.empty() || !flags.labels.empty() || flags.shell)
       return wrong(
-          "-n, --ps, --input, --output, --cpus, --memory, --gpus, --ports, --label and --shell belong into "
+          "-n, --ps, --input, --output, --cpus, --memory, --gpus, --ports, --label and --shell "
+          "belong into "
           "the job file");
     DLRUN_ASSIGN(spec, jobspec::load_job_file(flags.file));
     // The flags that change a file go through the same rules: a job of their own, with a program that never runs.

@@ -7,8 +7,9 @@ using cluster::JobState;
 using cluster::NodeState;
 
 constexpr JobState kLiveStates[] = {
-    JobState::kHeld,     JobState::kPending, JobState::kPreempted, JobState::kAdmitted, JobState::kStaging,
-    JobState::kStarting, JobState::kRunning, JobState::kStopping,  JobState::kCommitting};
+    JobState::kHeld,     JobState::kPending,  JobState::kPreempted,
+    JobState::kAdmitted, JobState::kStaging,  JobState::kStarting,
+    JobState::kRunning,  JobState::kStopping, JobState::kCommitting};
 constexpr JobState kEndStates[] = {JobState::kSucceeded, JobState::kFailed, JobState::kCancelled,
                                    JobState::kTimeout,   JobState::kOom,    JobState::kLost};
 constexpr NodeState kNodeStates[] = {NodeState::kUp, NodeState::kSuspect, NodeState::kFenced,
@@ -30,19 +31,20 @@ void add_jobs(const cluster::Health& health, std::vector<Metric>& all) {
   // Every state stands there, with 0 too: an alert on a series that is missing never fires.
   Metric live{.name = "dlrun_jobs", .help = "Jobs that are not over, by state."};
   for (const JobState state : kLiveStates)
-    live.samples.push_back({{{"state", std::string(cluster::to_string(state))}},
-                            count(health.jobs_by_state, state)});
+    live.samples.push_back(
+        {{{"state", std::string(cluster::to_string(state))}}, count(health.jobs_by_state, state)});
   all.push_back(std::move(live));
   Metric ended{.name = "dlrun_jobs_ended_total",
                .help = "Jobs that ended since the coordinator started, by final state.",
                .counter = true};
   for (const JobState state : kEndStates)
-    ended.samples.push_back({{{"state", std::string(cluster::to_string(state))}},
-                             count(health.ended_by_state, state)});
+    ended.samples.push_back(
+        {{{"state", std::string(cluster::to_string(state))}}, count(health.ended_by_state, state)});
   all.push_back(std::move(ended));
   all.push_back(gauge("dlrun_jobs_stored", "Finished jobs in the store.",
                       static_cast<double>(health.jobs_finished)));
-  all.push_back(gauge("dlrun_queue_jobs", "Jobs that wait for a place; held ones are not among them.",
+  all.push_back(gauge("dlrun_queue_jobs",
+                      "Jobs that wait for a place; held ones are not among them.",
                       health.jobs_pending - count(health.jobs_by_state, JobState::kHeld)));
   all.push_back(gauge("dlrun_queue_oldest_seconds",
                       "How long the job has waited that waits longest for a place.",

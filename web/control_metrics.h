@@ -1,5 +1,6 @@
 #pragma once
-/// web/control_metrics.h: what /metrics says of jobs and nodes, from the control plane's own answers. docs/rest.md lists the names.
+/// web/control_metrics.h: what /metrics says of jobs and nodes, from the control plane's own
+/// answers. docs/rest.md lists the names.
 
 #include <vector>
 

@@ -35,7 +35,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   std::weak_ptr<Loop> loop_;
   cluster::ControlApi& control_;
   std::shared_ptr<void> subscription_;
-  std::mutex mutex_;        ///< of changed_
+  std::mutex mutex_;         ///< of changed_
   std::set<JobId> changed_;  ///< since the last wake; bounded by the jobs that live
   bool stopped_ = false;
   std::list<std::weak_ptr<Watcher>> watchers_;

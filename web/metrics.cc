@@ -42,7 +42,9 @@ std::string prometheus_text(const std::vector<Metric>& metrics) {
   std::string out;
   for (const Metric& metric : metrics) {
     if (!valid_name(metric.name)) continue;
-    const char* type = !metric.histogram.empty() ? "histogram" : metric.counter ? "counter" : "gauge";
+    const char* type = !metric.histogram.empty() ? "histogram"
+                       : metric.counter          ? "counter"
+                                                 : "gauge";
     out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", metric.name, escaped(metric.help, false),
                        metric.name, type);
     for (const HistogramValues& h : metric.histogram) {

@@ -158,7 +158,8 @@ struct InProcess::Impl {
     });
     std::unique_lock lock(mutex);
     answered.wait(lock, [&] { return done; });
-    return health ? std::pair(health->jobs_finished, health->nodes_up) : std::pair(std::uint64_t{0}, 0u);
+    return health ? std::pair(health->jobs_finished, health->nodes_up)
+                  : std::pair(std::uint64_t{0}, 0u);
   }
 
   SystemClock clock_;

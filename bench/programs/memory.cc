@@ -1,14 +1,16 @@
 // What jobs cost the coordinator in memory.
 //   running, queued: resident set of a real coordinator with so many jobs more, per job.
-//   finished: a coordinator and an agent whose programs end at once, in this process over a durable store, until 100,000 jobs have ended.
-//   What is remembered of a finished job has fixed bounds (idempotency keys, the newest views, tombstones); the figure is taken between
+//   finished: a coordinator and an agent whose programs end at once, in this process over a durable
+//     store, until 100,000 jobs have ended.
+//   What is remembered of a finished job has fixed bounds (idempotency keys, the newest views,
+//     tombstones); the figure is taken between
 //   the point where all are full and the end.
 // No baseline: the bounds are absolute.
+#include <unistd.h>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
-#include <unistd.h>
 
 #include "bench/actor/in_process.h"
 #include "bench/cluster/bench_cluster.h"
@@ -58,12 +60,14 @@ PerJob live_jobs(int running, int queued) {
 static int measure(int argc, char** argv) {
   using namespace dlrun::bench;
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
-  Figure running{"memory", "running_job_kib", "KiB", Better::kLess, {}, "none", {}, "an absolute bound", Must{{}, 64.0}};
+  Figure running{"memory", "running_job_kib",   "KiB",         Better::kLess, {}, "none",
+                 {},       "an absolute bound", Must{{}, 64.0}};
   Figure queued = running, finished = running, growth = running;
   queued.metric = "queued_job_kib";
   finished.metric = "finished_job_bytes";
   finished.unit = "bytes";
-  finished.must.value_at_most = 16;  // 1.3 MiB in all: what an allocator's and SQLite's pages may do
+  finished.must.value_at_most =
+      16;  // 1.3 MiB in all: what an allocator's and SQLite's pages may do
   growth.metric = "finished_100000_growth_mib";
   growth.unit = "MiB";
   growth.must.value_at_most = 24;
@@ -81,13 +85,16 @@ static int measure(int argc, char** argv) {
       const std::uint64_t few = 1'000, full = 20'000, all = quick ? 30'000 : 100'000;
       cluster.run_to(few);
       const double first = rss_bytes("self");
-      std::fprintf(stderr, "%.1f MiB after %llu finished jobs\n", first / (1 << 20), static_cast<unsigned long long>(few));
+      std::fprintf(stderr, "%.1f MiB after %llu finished jobs\n", first / (1 << 20),
+                   static_cast<unsigned long long>(few));
       cluster.run_to(full);
       const double middle = rss_bytes("self");
-      std::fprintf(stderr, "%.1f MiB after %llu\n", middle / (1 << 20), static_cast<unsigned long long>(full));
+      std::fprintf(stderr, "%.1f MiB after %llu\n", middle / (1 << 20),
+                   static_cast<unsigned long long>(full));
       cluster.run_to(all);
       const double last = rss_bytes("self");
-      std::fprintf(stderr, "%.1f MiB after %llu\n", last / (1 << 20), static_cast<unsigned long long>(all));
+      std::fprintf(stderr, "%.1f MiB after %llu\n", last / (1 << 20),
+                   static_cast<unsigned long long>(all));
       finished.values.push_back((last - middle) / static_cast<double>(all - full));
       growth.values.push_back((last - first) / (1 << 20));
     }

@@ -78,8 +78,11 @@ int main(int argc, char** argv) {
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   std::map<std::uint32_t, bench::Figure> submit, finish;
   for (const std::uint32_t nodes : sched::kNodes) {
-    bench::Figure f{"placement", "submit_ns_" + std::to_string(nodes), "ns", bench::Better::kLess, {},
-                    "10 nodes",  {},                                   "",   {}};
+    bench::Figure f{"placement", "submit_ns_" + std::to_string(nodes),
+                    "ns",        bench::Better::kLess,
+                    {},          "10 nodes",
+                    {},          "",
+                    {}};
     // log2(10,000) / log2(10) = 4, and twice that for the caches.
     if (nodes == 10'000) f.must.ratio_at_least = 0.125;
     submit[nodes] = f;
@@ -90,8 +93,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "round %d\n", round + 1);
     const auto small = sched::cost(sched::kNodes[0], quick ? 4'000 : 20'000);
     for (const std::uint32_t nodes : sched::kNodes) {
-      const auto c =
-          nodes == sched::kNodes[0] ? small : sched::cost(nodes, quick ? 4'000 : 20'000);
+      const auto c = nodes == sched::kNodes[0] ? small : sched::cost(nodes, quick ? 4'000 : 20'000);
       submit[nodes].values.push_back(c.submit_ns);
       submit[nodes].baselines.push_back(small.submit_ns);
       finish[nodes].values.push_back(c.finish_ns);

@@ -1,6 +1,6 @@
 #pragma once
-/// runtime/base/meter.h: a counter and a histogram that any thread adds to and any reads, without locks. A reader may see an addition in
-/// the buckets before it sees it in the sum.
+/// runtime/base/meter.h: a counter and a histogram that any thread adds to and any reads, without
+/// locks. A reader may see an addition in the buckets before it sees it in the sum.
 
 #include <array>
 #include <atomic>
@@ -20,15 +20,15 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-inline constexpr std::array<double, 12> kSecondsBuckets{
-    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30};
+inline constexpr std::array<double, 12> kSecondsBuckets{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
+                                                        0.1,    0.3,    1,     3,     10,   30};
 inline constexpr std::array<double, 10> kLongSecondsBuckets{0.01, 0.1, 1,    10,    30,
                                                             60,   300, 1800, 10800, 86400};
 inline constexpr std::array<double, 9> kCountBuckets{1, 2, 4, 8, 16, 64, 256, 1024, 4096};
 
 struct HistogramValues {
-  std::vector<double> bounds;           ///< upper ones, ascending; above the last: one bucket more
-  std::vector<std::uint64_t> counts;    ///< per bucket, not summed up; bounds.size() + 1
+  std::vector<double> bounds;         ///< upper ones, ascending; above the last: one bucket more
+  std::vector<std::uint64_t> counts;  ///< per bucket, not summed up; bounds.size() + 1
   double sum = 0;
 };
 

@@ -224,8 +224,8 @@ void JobReader::role(const Node::Member& member, const cluster::EnvList& common)
           {"labels", [&](const Node& n) { role.require = labels(n, "labels"); }},
           {"ready",
            [&](const Node& n) {
-             role.ready = static_cast<cluster::ReadyWhen>(
-                 choice(n, "ready", {"running", "told", "port"}));
+             role.ready =
+                 static_cast<cluster::ReadyWhen>(choice(n, "ready", {"running", "told", "port"}));
            }},
           {"after",
            [&](const Node& n) {
@@ -331,7 +331,8 @@ void JobReader::output(const Node::Member& member) {
   cluster::OutputSpec output;
   output.name = member.key;
   if (!cluster::is_name(member.key))
-    problem(member.at, "an output's name has 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with '-' or '.'");
+    problem(member.at,
+            "an output's name has 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with '-' or '.'");
   Mark role_at = member.at;
   table(member.value, where,
         {
@@ -378,7 +379,8 @@ void JobReader::restart(const Node& node) {
         {
             {"max",
              [&](const Node& n) {
-               spec_.restart.restarts_max = integer<std::uint32_t>(n, "max", 0, cluster::kSpecLimits.restarts_max);
+               spec_.restart.restarts_max =
+                   integer<std::uint32_t>(n, "max", 0, cluster::kSpecLimits.restarts_max);
              }},
             {"on",
              [&](const Node& n) {
@@ -429,7 +431,8 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
                spec_.name = text(n, "name");
                if (!spec_.name.empty() && !cluster::is_name(spec_.name))
                  problem(n.at,
-                         "a job's name has 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with '-' or '.'");
+                         "a job's name has 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with "
+                         "'-' or '.'");
              }},
             {"hold", [&](const Node& n) { spec_.hold = boolean(n, "hold"); }},
             {"owner",
@@ -487,7 +490,8 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
   check_roles();
   check_outputs();
   if (problems_.empty())
-    if (const Status valid = jobspec::validate(spec_); !valid) problem(root.at, valid.error().context);
+    if (const Status valid = jobspec::validate(spec_); !valid)
+      problem(root.at, valid.error().context);
   if (problems_.empty()) return std::move(spec_);
   if (more_) problems_.push_back(fmt::format("{}: and more problems like these", file_));
   return fail(Errc::kInvalidArgument, fmt::format("{}", fmt::join(problems_, "\n")));

@@ -83,7 +83,8 @@ void add_process_metrics(std::vector<Metric>& all) {
     add(all, "process_max_fds", "Most file descriptors that may be open.",
         static_cast<double>(limit.rlim_cur));
 
-  // Fields of /proc/self/stat after the name, which may hold anything: utime is the 12th, starttime the 20th of them.
+  // Fields of /proc/self/stat after the name, which may hold anything: utime is the 12th, starttime
+  // the 20th of them.
   std::ifstream stat("/proc/self/stat");
   std::string line;
   std::getline(stat, line);
@@ -97,7 +98,8 @@ void add_process_metrics(std::vector<Metric>& all) {
   for (int i = 0; i < 4; ++i) fields >> skip;
   fields >> threads >> skip >> start;
   const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  add(all, "process_cpu_seconds_total", "CPU time, user and system.", (user + system) / ticks, true);
+  add(all, "process_cpu_seconds_total", "CPU time, user and system.", (user + system) / ticks,
+      true);
   add(all, "process_threads", "Threads.", threads);
   std::ifstream boot("/proc/stat");
   for (std::string word; boot >> word;) {

@@ -4,19 +4,23 @@ namespace dlrun::node {
 
 std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
   return {
-      required_setting("data", &f.data,
-                       "folder for the log, the keys and the files of the cluster; made (0700) when missing"),
+      required_setting(
+          "data", &f.data,
+          "folder for the log, the keys and the files of the cluster; made (0700) when missing"),
       text_setting("listen", &f.listen, "literal address where agents connect, join and ship logs"),
-      port_setting("port", &f.port, "port where agents register; 0 = as last time, or any free one"),
+      port_setting("port", &f.port,
+                   "port where agents register; 0 = as last time, or any free one"),
       port_setting("join-port", &f.join_port,
                    "port where machines join; 0 = as last time, or any free one"),
       text_setting("rest", &f.rest, "ADDRESS:PORT of the REST server; TLS beyond loopback"),
       text_setting("advertise", &f.advertise,
-                   "host name or address under which agents reach this machine; none: the listen address, or that of the route out"),
+                   "host name or address under which agents reach this machine; none: the listen "
+                   "address, or that of the route out"),
       list_setting("rest-host", &f.rest_hosts, "further host name under which REST is reached"),
       whole_setting("join-token-minutes", &f.join_token_minutes, 1, 60 * 24 * 7, "min",
                     "life of a join token; a new one is made before it ends"),
-      whole_setting("heartbeat-ms", &f.heartbeat_ms, 20, 60'000, "ms", "how often an agent is heard"),
+      whole_setting("heartbeat-ms", &f.heartbeat_ms, 20, 60'000, "ms",
+                    "how often an agent is heard"),
       whole_setting("suspect-ms", &f.suspect_ms, 100, 600'000, "ms",
                     "a node not heard for so long gets no new work"),
       whole_setting("lost-ms", &f.lost_ms, 200, 3'600'000, "ms",
@@ -32,9 +36,9 @@ std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
 
 std::variant<CoordinatorFlags, int> parse_coordinator_flags(int argc, char** argv) {
   CoordinatorFlags flags;
-  const auto code = take_command_line(
-      "dlrun coordinator", "The coordinator of a dlrun cluster: one per cluster.",
-      coordinator_settings(flags), argc, argv);
+  const auto code =
+      take_command_line("dlrun coordinator", "The coordinator of a dlrun cluster: one per cluster.",
+                        coordinator_settings(flags), argc, argv);
   if (code) return *code;
   return flags;
 }

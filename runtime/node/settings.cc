@@ -44,7 +44,8 @@ Setting bounded(std::string name, T* field, T low, T high, std::string type, std
   s.set = [field, low, high, bounds = s.bounds, unit = s.unit](std::string_view value) -> Status {
     T parsed{};
     if (!parse_number(value, parsed) || !(parsed >= low && parsed <= high))
-      return wrong("must be " + bounds + (unit.empty() ? "" : " " + unit) + ", not " + shown(value));
+      return wrong("must be " + bounds + (unit.empty() ? "" : " " + unit) + ", not " +
+                   shown(value));
     *field = parsed;
     return {};
   };
@@ -177,8 +178,7 @@ Setting choice_setting(std::string name, std::string* field, std::vector<std::st
                        std::string text) {
   Setting s;
   s.name = std::move(name);
-  for (const std::string& choice : choices)
-    s.type += (s.type.empty() ? "one of " : ", ") + choice;
+  for (const std::string& choice : choices) s.type += (s.type.empty() ? "one of " : ", ") + choice;
   s.fallback = *field;
   s.text = std::move(text);
   s.set = [field, choices = std::move(choices), type = s.type](std::string_view value) -> Status {
@@ -198,8 +198,8 @@ Status parse_settings(const std::vector<Setting>& table, const std::vector<std::
       return wrong("unexpected " + shown(arg) + ": settings are given as --name value");
     const auto equals = arg.find('=');
     const std::string name = arg.substr(2, equals == std::string::npos ? equals : equals - 2);
-    const auto found = std::find_if(table.begin(), table.end(),
-                                    [&](const Setting& s) { return s.name == name; });
+    const auto found =
+        std::find_if(table.begin(), table.end(), [&](const Setting& s) { return s.name == name; });
     if (found == table.end()) {
       std::vector<std::string_view> known;
       for (const Setting& s : table) known.push_back(s.name);
@@ -219,7 +219,8 @@ Status parse_settings(const std::vector<Setting>& table, const std::vector<std::
     if (again && found->type != "list" && found->type != "key=value")
       return wrong("--" + name + " is given twice");
     given.push_back(found->name);
-    if (const Status ok = found->set(value); !ok) return wrong("--" + name + " " + ok.error().context);
+    if (const Status ok = found->set(value); !ok)
+      return wrong("--" + name + " " + ok.error().context);
   }
   for (const Setting& s : table)
     if (s.required && std::find(given.begin(), given.end(), s.name) == given.end())
@@ -247,8 +248,9 @@ std::string settings_markdown(std::string_view program, const std::vector<Settin
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
     return out;
   };
-  std::string out = "## " + std::string(program) +
-                    "\n\n| setting | type | unit | default | bounds | what |\n|---|---|---|---|---|---|\n";
+  std::string out =
+      "## " + std::string(program) +
+      "\n\n| setting | type | unit | default | bounds | what |\n|---|---|---|---|---|---|\n";
   for (const Setting& s : table)
     out += "| `--" + s.name + "` | " + cell(s.type) + " | " + s.unit + " | " +
            (s.required           ? "required"

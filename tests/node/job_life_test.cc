@@ -1,4 +1,5 @@
-// The states of a job beyond queued, running and over, with real processes: held, requeued, committing; services; logs of earlier starts.
+// The states of a job beyond queued, running and over, with real processes: held, requeued,
+// committing; services; logs of earlier starts.
 
 #include <gtest/gtest.h>
 
@@ -46,12 +47,11 @@ struct JobLife : ::testing::Test {
 
 TEST_F(JobLife, AHeldJobRunsAfterItsReleaseAndARequeuedOneRunsAgainWithAllItsLogs) {
   const std::string gate = cluster / "gate";
-  const std::string job =
-      submit({{"hold", true},
-              {"role",
-               {{"main", shell("echo start $DLRUN_GENERATION; [ -e " + gate +
-                               " ] && exit 4; trap 'echo term; exit 0' TERM; "
-                               "while :; do sleep 0.05; done")}}}});
+  const std::string job = submit({{"hold", true},
+                                  {"role",
+                                   {{"main", shell("echo start $DLRUN_GENERATION; [ -e " + gate +
+                                                   " ] && exit 4; trap 'echo term; exit 0' TERM; "
+                                                   "while :; do sleep 0.05; done")}}}});
   EXPECT_EQ(wait_state(job, "HELD").value("reason", ""), "is held: it waits for dlrun release");
   EXPECT_EQ(cluster.post("/api/v1/jobs/" + job + "/requeue", json::object()).status, 409);
   EXPECT_EQ(cluster.post("/api/v1/jobs/" + job + "/release", json::object()).status, 200);
@@ -104,18 +104,21 @@ TEST_F(JobLife, OutputsAppearWithTheSuccessOfTheJobAndNotBefore) {
 
 TEST_F(JobLife, AServiceIsReadyWhenItsPortTakesConnectionsAndOutlivesItsPeers) {
   const std::string order = cluster / "order";
-  json server{{"kind", "service"},
-              {"ready", "port"},
-              {"ports", 1},
-              {"cpus", 0.1},
-              {"argv",
-               {"/usr/bin/python3", "-c",
-                "import os,socket,time\n"
-                "time.sleep(0.3)\n"
-                "s=socket.socket(); s.bind(('127.0.0.1', int(os.environ['DLRUN_PORTS'].split(',')[0])))\n"
-                "open('" + order + "','a').write('listens\\n')\n"
-                "s.listen()\n"
-                "while True: s.accept()\n"}}};
+  json server{
+      {"kind", "service"},
+      {"ready", "port"},
+      {"ports", 1},
+      {"cpus", 0.1},
+      {"argv",
+       {"/usr/bin/python3", "-c",
+        "import os,socket,time\n"
+        "time.sleep(0.3)\n"
+        "s=socket.socket(); s.bind(('127.0.0.1', int(os.environ['DLRUN_PORTS'].split(',')[0])))\n"
+        "open('" +
+            order +
+            "','a').write('listens\\n')\n"
+            "s.listen()\n"
+            "while True: s.accept()\n"}}};
   json client = shell("echo client >> " + order);
   client["after"] = "server";
   const std::string job = submit({{"role", {{"server", server}, {"client", client}}}});

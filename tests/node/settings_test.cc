@@ -32,17 +32,17 @@ TEST(Settings, ThePageInTheDocsIsTheTable) {
 TEST(Settings, AreReadInBothSpellingsAndKeepTheirDefaults) {
   CoordinatorFlags flags;
   ASSERT_TRUE(parse_settings(coordinator_settings(flags),
-                             {"--data", "/d", "--heartbeat-ms=50", "--rest-host", "a", "--rest-host",
-                              "b", "--log-job-bytes", "2GiB"}));
+                             {"--data", "/d", "--heartbeat-ms=50", "--rest-host", "a",
+                              "--rest-host", "b", "--log-job-bytes", "2GiB"}));
   EXPECT_EQ(flags.data, "/d");
   EXPECT_EQ(flags.heartbeat_ms, 50);
   EXPECT_EQ(flags.rest_hosts, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(flags.log_job_bytes, std::int64_t{2} << 30);
   EXPECT_EQ(flags.lost_ms, CoordinatorFlags{}.lost_ms);
   AgentFlags agent;
-  ASSERT_TRUE(parse_settings(agent_settings(agent), {"--data", "/d", "--labels", "zone=a,disk=ssd",
-                                                     "--labels", "x=", "--cpus", "2.5",
-                                                     "--tasks-as-root", "--gpus", "none"}));
+  ASSERT_TRUE(parse_settings(agent_settings(agent),
+                             {"--data", "/d", "--labels", "zone=a,disk=ssd", "--labels",
+                              "x=", "--cpus", "2.5", "--tasks-as-root", "--gpus", "none"}));
   EXPECT_EQ(agent.labels.size(), 3u);
   EXPECT_EQ(agent.labels["disk"], "ssd");
   EXPECT_EQ(agent.cpus, 2.5);

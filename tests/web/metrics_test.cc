@@ -41,9 +41,10 @@ TEST(ControlMetrics, EveryStateHasASeriesAlsoWhenNothingIsInIt) {
   std::vector<Metric> all;
   add_control_metrics(&health, nullptr, all);
   const std::string text = prometheus_text(all);
-  for (const char* line : {"dlrun_jobs{state=\"RUNNING\"} 0\n", "dlrun_jobs{state=\"HELD\"} 1\n",
-                           "dlrun_jobs_ended_total{state=\"OOM\"} 0\n", "dlrun_nodes{state=\"suspect\"} 0\n",
-                           "dlrun_queue_jobs 2\n", "dlrun_queue_oldest_seconds 1.5\n"})
+  for (const char* line :
+       {"dlrun_jobs{state=\"RUNNING\"} 0\n", "dlrun_jobs{state=\"HELD\"} 1\n",
+        "dlrun_jobs_ended_total{state=\"OOM\"} 0\n", "dlrun_nodes{state=\"suspect\"} 0\n",
+        "dlrun_queue_jobs 2\n", "dlrun_queue_oldest_seconds 1.5\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }
 

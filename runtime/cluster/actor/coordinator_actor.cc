@@ -87,7 +87,8 @@ void perform(Self* self, CoordinatorEffects effects) {
         s.jobs.erase(it);
       }
     } else if (const auto* waited = std::get_if<Waited>(&effect)) {
-      if (s.options.meters != nullptr) s.options.meters->queue_seconds.add(seconds_of(waited->wait));
+      if (s.options.meters != nullptr)
+        s.options.meters->queue_seconds.add(seconds_of(waited->wait));
     }
   }
   s.timer.arm(self, s.core().next_wake(), s.options.clock->now());

@@ -31,8 +31,8 @@ struct CoordinatorNodeOptions {
   LedgerFactory make_ledger;
   std::function<Status(const wire::LinkHello&)> verify;  ///< of each agent that connects
   std::function<void(const NodeId&, const std::string& log_key)>
-      on_peer;               ///< after it was verified
-  Meters* meters = nullptr;  ///< outlives the node; may be null
+      on_peer;                                      ///< after it was verified
+  Meters* meters = nullptr;                         ///< outlives the node; may be null
   Duration retention{std::chrono::hours(24 * 30)};  ///< of finished jobs in the log
 };
 

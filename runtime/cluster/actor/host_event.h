@@ -62,7 +62,6 @@ struct TaskPublished {
   Status status;
 };
 using HostEvent = std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress,
-                               TaskAtBarrier, TaskFiles, TaskLease, TaskSplitDone,
-                               TaskPublished>;
+                               TaskAtBarrier, TaskFiles, TaskLease, TaskSplitDone, TaskPublished>;
 
 }  // namespace dlrun::cluster

@@ -29,7 +29,8 @@ Status check_free(const OutputSpec& output) {
   const fs::path path = trimmed(output.path);
   if (!fs::exists(fs::symlink_status(path, ec))) return {};
   if (fs::is_directory(fs::symlink_status(path, ec)) && fs::is_empty(path, ec) && !ec) return {};
-  return fail(Errc::kAlreadyExists, "output " + output.name + ": " + path.string() + " exists already");
+  return fail(Errc::kAlreadyExists,
+              "output " + output.name + ": " + path.string() + " exists already");
 }
 
 Status sync(const std::string& path) {

@@ -17,7 +17,7 @@ namespace dlrun::cluster {
 
 struct StoreOptions {
   const Clock* clock = nullptr;
-  Meters* meters = nullptr;  ///< outlives the actor; may be null
+  Meters* meters = nullptr;                         ///< outlives the actor; may be null
   Duration retention{std::chrono::hours(24 * 30)};  ///< of finished jobs
   Duration retire_every{std::chrono::hours(1)};
   std::uint32_t retire_jobs_max = 1000;

@@ -102,8 +102,9 @@ struct LinkUp {
   std::uint64_t term = 0;
   std::string log_endpoint, log_key;
 };
-using AgentEffect = std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask,
-                                 DeliverBarrier, DeliverLease, DeliverWorkerGone, PublishOutputs, LinkUp>;
+using AgentEffect =
+    std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask, DeliverBarrier,
+                 DeliverLease, DeliverWorkerGone, PublishOutputs, LinkUp>;
 using AgentEffects = std::vector<AgentEffect>;
 
 /// A task found on disk by a new agent process: its shim runs, or left its end.

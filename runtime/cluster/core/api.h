@@ -127,9 +127,8 @@ struct ListEvents {
 struct GetHealth {
   friend bool operator==(const GetHealth&, const GetHealth&) = default;
 };
-using ApiCall =
-    std::variant<SubmitJob, KillJob, GetJob, ListJobs, ListNodes, WhyJob, ListEvents, GetHealth,
-                 HoldJob, RequeueJob>;
+using ApiCall = std::variant<SubmitJob, KillJob, GetJob, ListJobs, ListNodes, WhyJob, ListEvents,
+                             GetHealth, HoldJob, RequeueJob>;
 
 struct SubmitAck {
   JobId job;
@@ -175,9 +174,8 @@ struct Health {
   std::string version;
   friend bool operator==(const Health&, const Health&) = default;
 };
-using ApiReply =
-    std::variant<SubmitAck, KillAck, JobView, JobList, NodeList, WhyAnswer, EventList, Health,
-                 JobAck>;
+using ApiReply = std::variant<SubmitAck, KillAck, JobView, JobList, NodeList, WhyAnswer, EventList,
+                              Health, JobAck>;
 
 /// Implemented by the coordinator's shell. Thread safe. `reply` runs exactly once, on a thread of
 /// the callee, within `timeout` (kDeadlineExceeded then). A submit is answered after its event is

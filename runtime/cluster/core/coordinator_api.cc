@@ -115,10 +115,12 @@ void CoordinatorCore::call(std::uint64_t id, const RequeueJob& request, Now now)
     events.emplace_back(held);
     then.emplace_back(ToJob{request.job, Hold{held}});
   }
-  const JobStateChanged stopping{
-      request.job,       job->generation,
-      JobState::kStopping, Cause::kPreempted,
-      request.reason.empty() ? "requeued by a user" : request.reason, now.wall};
+  const JobStateChanged stopping{request.job,
+                                 job->generation,
+                                 JobState::kStopping,
+                                 Cause::kPreempted,
+                                 request.reason.empty() ? "requeued by a user" : request.reason,
+                                 now.wall};
   events.emplace_back(stopping);
   then.emplace_back(ToJob{request.job, Preempt{stopping}});
   then.emplace_back(ReplyApi{id, ApiReply{JobAck{}}});
@@ -208,8 +210,7 @@ void CoordinatorCore::call(std::uint64_t id, const GetHealth&, Now now) {
   Health health;
   health.term = term_;
   health.reconciling = phase_ != Phase::kServing;
-  for (const auto& [node_id, node] : membership_.nodes())
-    ++health.nodes_by_state[node.state];
+  for (const auto& [node_id, node] : membership_.nodes()) ++health.nodes_by_state[node.state];
   health.nodes_up = health.nodes_by_state[NodeState::kUp];
   for (const auto& [job_id, job] : jobs_) {
     ++(job.epoch == Epoch{} ? health.jobs_pending : health.jobs_running);

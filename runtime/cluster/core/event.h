@@ -186,10 +186,10 @@ struct CommitGranted {
   friend bool operator==(const CommitGranted&, const CommitGranted&) = default;
 };
 
-using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
-                           JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
-                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet,
-                           JobHeld, CommitGranted>;
+using Event =
+    std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted, JobPlaced,
+                 JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded, JobEnded,
+                 InputFilesSet, SplitsLeased, SplitFinished, BarrierMet, JobHeld, CommitGranted>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...

@@ -74,7 +74,7 @@ struct JobSettings {
       std::chrono::milliseconds(200)};  ///< least time between reports without a state change
   Duration persist_retry{std::chrono::seconds(1)};
   Duration service_grace{
-      std::chrono::seconds(5)};          ///< TERM to KILL of services when the job succeeded
+      std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
   Duration commit_timeout{std::chrono::seconds(120)};  ///< of the outputs of a job that succeeded
   std::uint32_t lease_answers_max = 16;                ///< remembered per consumer and input
   PlantedBugs bugs;

@@ -167,8 +167,7 @@ sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation
   for (const RoleSpec& role : spec.roles) {
     const double range = role.count_max - role.count_min;
     // A share of k / range means k, also when the quotient was rounded down.
-    counts.push_back(role.count_min +
-                     static_cast<std::uint32_t>(std::floor(range * share + 1e-6)));
+    counts.push_back(role.count_min + static_cast<std::uint32_t>(std::floor(range * share + 1e-6)));
     if (role.program == RoleProgram::kProcess) processes += counts.back();
   }
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {

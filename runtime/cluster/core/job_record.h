@@ -53,7 +53,7 @@ struct JobRecord {
   bool requeued = false;        ///< the last generation was preempted, and none was placed since
   std::uint32_t preempted = 0;  ///< generations that were: they use up no restart
   bool commit_granted = false;  ///< of this generation; none follows
-  std::string reason;                                      ///< of the verdict, for a person
+  std::string reason;           ///< of the verdict, for a person
   using BarrierKey = std::pair<std::string, std::string>;  ///< role, name
   std::map<BarrierKey, std::uint64_t> barriers_met;        ///< the last round met
   std::deque<BarrierKey>
