@@ -93,6 +93,14 @@ TEST(SpecFromFlags, NamesTheFlagAndNoPlaceWhenAValueIsWrong) {
   EXPECT_THAT(error_of({}), HasSubstr("what should run?"));
 }
 
+TEST(SpecFromFlags, ADirectoryThatWasAskedForIsTheRolesSoThatItMustExist) {
+  const auto spec = make_spec({.argv = {"x"}, .shards = 1, .cwd = "sub"}, world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->cwd, "/home/me/job");
+  EXPECT_EQ(spec->roles[0].cwd, "/home/me/job/sub");
+  EXPECT_EQ(spec->roles[1].cwd, "");
+}
+
 TEST(SpecFromFlags, AShellLineIsExplicit) {
   const auto spec = make_spec({.argv = {"echo", "a", "|", "cat"}, .shell = true}, world());
   EXPECT_THAT(spec->roles[0].argv, ElementsAre("/bin/sh", "-c", "echo a | cat"));
