@@ -246,11 +246,14 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
       spec.name = spec.name.substr(0, spec.name.rfind('.'));
     }
   }
-  // The job's directory is used where a node has it; one that was asked for must be there.
-  if (spec.cwd.empty()) spec.cwd = world.cwd;
-  if (!flags.cwd.empty())
-    for (auto& role : spec.roles)
-      if (role.program == cluster::RoleProgram::kProcess) role.cwd = absolute(flags.cwd, world.cwd);
+  // The directory of the submit is used where a node has it; one that was asked for must be there.
+  const std::string asked = flags.cwd.empty() ? spec.cwd : flags.cwd;
+  for (auto& role : spec.roles) {
+    if (role.program != cluster::RoleProgram::kProcess) continue;
+    if (!flags.cwd.empty() || role.cwd.empty()) role.cwd = asked;
+    role.cwd = absolute(role.cwd, world.cwd);
+  }
+  spec.cwd = world.cwd;
   spec.hold = spec.hold || flags.hold;
   if (spec.owner.empty()) spec.owner = world.user;
   for (auto& input : spec.inputs)

@@ -168,7 +168,7 @@ class ShimClient::Impl {
     std::string dir;
     Phase phase = Phase::kStarting;
     std::int64_t pid = 0;
-    std::string isolation;
+    std::string isolation, warning;
     int socket = -1, pidfd = -1;
     pid_t child = 0;                       ///< the shim, when it is our child
     std::optional<Command> pending;        ///< to be sent once connected
@@ -369,6 +369,7 @@ class ShimClient::Impl {
     Task& task = *find(id);
     task.pid = report.pid;
     task.isolation = report.isolation;
+    task.warning = report.warning;
     if (report.phase == Phase::kEnded) {
       end(id, report.exit);
       return;
@@ -439,6 +440,7 @@ class ShimClient::Impl {
     event.phase = task.phase;
     event.pid = task.pid;
     event.isolation = task.isolation;
+    event.warning = task.warning;
     event.end = to_task_end(exit);
     options_.on_event(event);
   }

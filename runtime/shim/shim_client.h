@@ -27,6 +27,7 @@ struct ShimEvent {
   std::int64_t pid = 0;   ///< of the program; 0 before kRunning
   std::string isolation;  ///< "cgroup v2", "cgroup v1", "best effort"
   cluster::TaskEnd end;   ///< when kEnded
+  std::string warning;    ///< what the shim could not do as asked
 };
 
 class ShimClient {

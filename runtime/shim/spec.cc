@@ -217,7 +217,7 @@ Result<Exit> decode_exit(std::string_view bytes) {
   DLRUN_TRY(read_fields(bytes, Kind::kExit, "exit", [&](const Field& f) {
     switch (f.tag) {
       case 1:
-        return set_enum(e.cause, f, EndCause::kCoordinator);
+        return set_enum(e.cause, f, EndCause::kStopped);
       case 2:
         return set_int(e.code, f);
       case 3:
@@ -277,6 +277,7 @@ std::string encode(const Report& r) {
   w.number(3, static_cast<std::uint64_t>(r.shim_pid));
   w.bytes(4, r.isolation);
   w.bytes(5, encode(r.exit));
+  w.bytes(6, r.warning);
   return w.finish();
 }
 
@@ -298,6 +299,9 @@ Result<Report> decode_report(std::string_view bytes) {
         if (exit) r.exit = std::move(*exit);
         return exit.has_value();
       }
+      case 6:
+        r.warning = f.text();
+        return true;
       default:
         return true;
     }
@@ -322,7 +326,7 @@ Result<Command> decode_command(std::string_view bytes) {
       case 2:
         return set_number(c.grace_ms, f);
       case 3:
-        return set_enum(c.cause, f, EndCause::kCoordinator);
+        return set_enum(c.cause, f, EndCause::kStopped);
       default:
         return true;
     }

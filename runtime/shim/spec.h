@@ -59,6 +59,7 @@ enum class EndCause : std::uint8_t {
   kStartFailed = 9,
   kPreempted = 10,
   kCoordinator = 11,
+  kStopped = 12,
 };
 
 struct Exit {
@@ -89,7 +90,8 @@ struct Report {
   std::int64_t pid = 0;  ///< of the program
   std::int64_t shim_pid = 0;
   std::string isolation;
-  Exit exit;  ///< when kEnded
+  Exit exit;            ///< when kEnded
+  std::string warning;  ///< what could not be done as the spec asks; "" = nothing
   friend bool operator==(const Report&, const Report&) = default;
 };
 

@@ -343,6 +343,10 @@ void Supervisor::report_to(int fd) {
   r.pid = pid_;
   r.shim_pid = ::getpid();
   r.isolation = tree_.isolation;
+  if (phase_ != Phase::kStarting && spec_.memory_bytes > 0 && groups_.memory.empty())
+    r.warning = "its memory limit of " + std::to_string(spec_.memory_bytes) +
+                " bytes is not enforced: no memory cgroup can be made here (" + tree_.isolation +
+                ")";
   r.exit = exit_;
   const std::string bytes = encode(r);
   (void)!::send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -6,12 +6,6 @@ namespace dlrun::sim {
 
 using namespace dlrun::cluster;
 
-namespace {
-std::string split_name(const std::string& input, std::uint32_t pass, std::uint64_t split) {
-  return input + " " + std::to_string(pass) + " " + std::to_string(split);
-}
-}  // namespace
-
 void Checker::violated(std::string what) {
   if (!violation_) violation_ = std::move(what);
 }
@@ -63,7 +57,6 @@ void Checker::on_durable(const Event& event) {
     check_current(e->consumer.job, e->consumer.generation, "a lease");
   } else if (const auto* e = std::get_if<SplitFinished>(&event)) {
     check_current(e->consumer.job, e->consumer.generation, "a split's end");
-    finished_.insert({e->consumer, split_name(e->input, e->pass, e->split_id)});
   } else if (const auto* e = std::get_if<BarrierMet>(&event)) {
     check_current(e->job, e->generation, "a barrier");
   } else if (const auto* e = std::get_if<InputFilesSet>(&event)) {
@@ -167,12 +160,6 @@ void Checker::on_barrier_passed(const TaskId& task, const std::string& name, std
   }
 }
 
-void Checker::on_agent_lost(const NodeId& node) {
-  for (const auto& [id, job] : jobs_)
-    for (const PlacedTask& placed : job.tasks)
-      if (placed.slot.node == node) excused_.insert(placed.task);
-}
-
 void Checker::on_lease_answered(const TaskId& task, Epoch epoch) {
   const auto job = jobs_.find(task.job);
   if (job == jobs_.end() || job->second.final_view) return;
@@ -187,9 +174,7 @@ void Checker::on_split_read(const TaskId& task, const std::string& input, const 
   if (fresh || it->second == task) return;
   const auto end = process_ends_.find(it->second);
   const bool failed = end != process_ends_.end() && !end->second.ok();
-  const bool in_doubt = excused_.count(it->second) != 0 &&
-                        finished_.count({it->second, split_name(input, split.pass, split.id)}) == 0;
-  if (!failed && !in_doubt) violated("split " + std::to_string(split.id) + " of pass " + std::to_string(split.pass) + " was read by " + to_string(it->second) + " and by " + to_string(task));
+  if (!failed) violated("split " + std::to_string(split.id) + " of pass " + std::to_string(split.pass) + " was read by " + to_string(it->second) + " and by " + to_string(task));
   it->second = task;
 }
 

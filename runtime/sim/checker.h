@@ -8,7 +8,7 @@
 ///   no port held by two running processes, CPUs of running processes within the node
 ///   one final state per job; none before all of its tasks have ended; recorded ends are what happened
 ///   an acknowledged submit is durable; one key, one job
-///   a split is read by one process, unless the reader failed or its agent died with the news; all are read when a job succeeds; a barrier opens when all are there
+///   a split is read by one process, unless the reader failed; all are read when a job succeeds; a barrier opens when all are there
 ///   every push acknowledged by a shard is in its rows exactly once, under the shard's epoch
 ///   after quiet: every acknowledged job has ended and nothing runs anywhere
 
@@ -34,8 +34,6 @@ class Checker {
   void on_submit_acked(const std::string& key, JobId job);
   void on_barrier_entered(const TaskId& task, const std::string& name, std::uint64_t round);
   void on_barrier_passed(const TaskId& task, const std::string& name, std::uint64_t round);
-  /// What the agent of `node` knew of splits read is gone with it: those not durable may be read again.
-  void on_agent_lost(const NodeId& node);
   void on_lease_answered(const TaskId& task, Epoch epoch);
   void on_split_read(const TaskId& task, const std::string& input, const io::Split& split);
   void on_push_accepted(const TaskId& shard, ClientId client, std::uint64_t sequence, std::uint64_t key, Epoch of_request,
@@ -84,8 +82,6 @@ class Checker {
   std::map<std::pair<TaskId, std::string>, std::uint64_t> entered_;
   using InputOf = std::pair<std::pair<JobId, Generation>, std::string>;
   std::map<InputOf, std::map<std::pair<std::uint32_t, std::uint64_t>, TaskId>> readers_;  ///< by pass and split
-  std::set<std::pair<TaskId, std::string>> finished_;  ///< durable: reader, and "input pass split"
-  std::set<TaskId> excused_;                           ///< their agent died
   std::set<std::string> pushes_;
   std::map<TaskId, std::map<std::uint64_t, std::uint64_t>> rows_;  ///< shard -> key -> pushes accepted
   std::optional<std::string> violation_;

@@ -31,8 +31,12 @@ void SimNode::start_agent() {
 }
 
 void SimNode::crash_agent() {
-  world_.checker().on_agent_lost(id());
   agent_.reset();
+  for (auto& [pid, process] : processes_) {  // the feeder goes with it: the next one asks anew
+    if (process.doing != Doing::kLease) continue;
+    process.request += 1000;
+    process.resync = true;
+  }
   ++life_;
 }
 
@@ -141,6 +145,8 @@ void SimNode::perform(const DeliverLease& effect) {
   if (process.request != reply.request || (process.doing != Doing::kLease && process.doing != Doing::kFiles)) return;
   if (reply.error != Errc{}) return;  // its epoch is over: it will be stopped
   ++process.request;
+  process.done.clear();  // they went with the request
+  process.resync = false;
   if (process.doing == Doing::kFiles) {
     process.doing = Doing::kLease;
   } else if (reply.answer.state == io::LeaseState::kEndOfInput) {
@@ -148,9 +154,7 @@ void SimNode::perform(const DeliverLease& effect) {
   } else {
     for (const io::Split& split : reply.answer.splits) {
       world_.checker().on_split_read(reply.task, process.program.input, split);
-      with_agent([&](AgentCore& a, Now now) {
-        return a.on_split_done(reply.task, process.program.input, split.id, split.pass, now);
-      });
+      process.done.push_back({split.id, split.pass});
     }
   }
   // reading takes its time: some leases are open when a node is lost
@@ -259,7 +263,8 @@ void SimNode::ask(Process& p) {
         for (int i = 0; i < 3; ++i) files.push_back({"sim:/data/" + std::to_string(i), 5u << 20, "etag"});
         return agent.on_files(task, p.program.input, std::move(files), p.request, now);
       }
-      case Doing::kLease: return agent.on_lease(task, p.program.input, 2, p.request, false, {}, now);
+      case Doing::kLease:
+        return agent.on_lease(task, p.program.input, 2, p.request, p.resync, {}, p.done, now);
       case Doing::kServe:
         if (known->second.state == TaskState::kReady) return {};
         return agent.on_ready(task, TaskReadyInfo{p.endpoint, ""}, now);

@@ -68,6 +68,8 @@ class SimNode {
     Doing doing = Doing::kRun;
     std::uint64_t round = 0;
     std::uint64_t request = 0;
+    std::vector<io::SplitKey> done;  ///< read, and not known to be recorded
+    bool resync = false;             ///< its feeder died with the agent: an answer may be lost
     std::uint64_t pushed = 0;
     std::uint64_t push_key = 0;
     std::set<ShardId> tables_made;

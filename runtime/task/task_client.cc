@@ -54,10 +54,13 @@ class TaskClient::Impl {
                   "socket path '" + options_.socket_path + "' is empty or longer than 107 bytes");
     }
     DLRUN_ASSIGN(wake_, os::make_eventfd());
-    // Unique among all clients of the task and over its restarts, so that answers find their call.
+    // Unique among all clients of the task, so that answers find their call, and above those of every
+    // earlier client: the job knows an old lease request by its number.
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof random, 0) != sizeof random) return fail_errno("getrandom");
-    next_request_ = (random << 20) | 1;
+    const auto ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now().time_since_epoch());
+    next_request_ = (static_cast<std::uint64_t>(ms.count()) << 24) | ((random & 0xfff) << 12) | 1;
     const auto now = Steady::now();
     give_up_at_ = now + options_.connect_timeout;
     thread_ = std::thread([this] { run(); });

@@ -19,6 +19,7 @@ struct TaskUpdate {
   end @3 :Job.TaskEnd;
   ready @4 :ReadyInfo;
   pid @5 :Int64;
+  warning @6 :Data;
 }
 
 struct Member {
@@ -56,6 +57,7 @@ struct PrepareTask {
   startAtOnce @12 :Bool;
   ready @13 :UInt8;
   outputs @14 :List(Job.OutputSpec);
+  cwdRequired @15 :Bool;
 }
 
 struct StartTask {
@@ -145,6 +147,7 @@ struct LeaseSplits {
   request @2 :UInt64;
   resync @3 :Bool;
   held @4 :List(Common.SplitKey);
+  done @5 :List(Common.SplitKey);
 }
 
 struct OutputsCommitted {

@@ -17,6 +17,7 @@ void put(schema::TaskUpdate::Builder to, const TaskUpdate& from) {
   to.initReady().setPsTcp(from.ready.ps_tcp);
   to.getReady().setPsIpc(data_of(from.ready.ps_ipc));
   to.setPid(from.pid);
+  to.setWarning(data_of(from.warning));
 }
 
 Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
@@ -28,6 +29,7 @@ Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
   update.ready.ps_tcp = to_string(from.getReady().getPsTcp());
   update.ready.ps_ipc = to_string(from.getReady().getPsIpc());
   update.pid = from.getPid();
+  update.warning = to_string(from.getWarning());
   return update;
 }
 
@@ -71,6 +73,7 @@ struct PutToAgent {
     b.setStartAtOnce(m.start_at_once);
     b.setReady(static_cast<std::uint8_t>(m.ready));
     wire::put(b.initOutputs(m.outputs.size()), m.outputs);
+    b.setCwdRequired(m.cwd_required);
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
@@ -150,6 +153,7 @@ struct PutFromAgent {
     b.setRequest(m.request);
     b.setResync(m.resync);
     wire::put(b.initHeld(m.held.size()), m.held);
+    wire::put(b.initDone(m.done.size()), m.done);
   }
   void operator()(const SplitDone& m) { put(to.initSplitDone(), m.input, m.split_id, m.pass); }
   void operator()(const WorkerGoneAck& m) { wire::put(to.initWorkerGoneAck(), m.worker); }
@@ -218,6 +222,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       m.start_at_once = r.getStartAtOnce();
       DLRUN_ASSIGN(m.ready, get_enum(r.getReady(), ReadyWhen::kPort, "readiness"));
       m.outputs = wire::get(r.getOutputs());
+      m.cwd_required = r.getCwdRequired();
       return m;
     }
     case schema_to::START_TASK: {
@@ -293,7 +298,7 @@ Result<FromAgent> get(schema_from::Reader from) {
     case schema_from::LEASE_SPLITS: {
       const auto r = from.getLeaseSplits();
       return LeaseSplits{task,           epoch, to_string(r.getInput()), r.getSplitsMax(), r.getRequest(),
-                         r.getResync(), wire::get(r.getHeld())};
+                         r.getResync(), wire::get(r.getHeld()), wire::get(r.getDone())};
     }
     case schema_from::SPLIT_DONE: {
       const auto r = from.getSplitDone();

@@ -84,6 +84,7 @@ struct SplitsLeased {
   request @3 :UInt64;
   resync @4 :Bool;
   held @5 :List(Common.SplitKey);
+  done @6 :List(Common.SplitKey);
 }
 
 struct SplitFinished {
@@ -103,6 +104,12 @@ struct BarrierMet {
 struct JobHeld {
   held @0 :Bool;
   reason @1 :Data;
+}
+
+struct TaskWarned {
+  task @0 :Common.TaskId;
+  epoch @1 :Common.Epoch;
+  text @2 :Data;
 }
 
 struct Event {
@@ -126,5 +133,6 @@ struct Event {
     barrierMet @16 :BarrierMet;
     jobHeld @17 :JobHeld;
     commitGranted @18 :UInt32;  # the generation
+    taskWarned @19 :TaskWarned;
   }
 }

@@ -93,6 +93,7 @@ struct PutEvent {
     b.setRequest(e.request);
     b.setResync(e.resync);
     put(b.initHeld(e.held.size()), e.held);
+    put(b.initDone(e.done.size()), e.done);
   }
   void operator()(const SplitFinished& e) {
     auto b = to.initSplitFinished();
@@ -114,6 +115,12 @@ struct PutEvent {
     b.setReason(data_of(e.reason));
   }
   void operator()(const CommitGranted& e) { to.setCommitGranted(e.generation.value); }
+  void operator()(const TaskWarned& e) {
+    auto b = to.initTaskWarned();
+    put(b.initTask(), e.task);
+    put(b.initEpoch(), e.epoch);
+    b.setText(data_of(e.text));
+  }
 };
 
 Result<Event> get(schema::Event::Reader from) {
@@ -185,12 +192,17 @@ Result<Event> get(schema::Event::Reader from) {
       const auto r = from.getSplitsLeased();
       DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
       return SplitsLeased{std::move(consumer), to_string(r.getInput()), r.getSplitsMax(), r.getRequest(),
-                          r.getResync(), wire::get(r.getHeld())};
+                          r.getResync(), wire::get(r.getHeld()), wire::get(r.getDone())};
     }
     case schema::Event::SPLIT_FINISHED: {
       const auto r = from.getSplitFinished();
       DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
       return SplitFinished{std::move(consumer), to_string(r.getInput()), r.getSplitId(), r.getPass()};
+    }
+    case schema::Event::TASK_WARNED: {
+      const auto r = from.getTaskWarned();
+      DLRUN_ASSIGN(TaskId task, wire::get(r.getTask()));
+      return TaskWarned{std::move(task), wire::get(r.getEpoch()), to_string(r.getText()), at};
     }
     case schema::Event::BARRIER_MET: {
       const auto r = from.getBarrierMet();

@@ -4,7 +4,7 @@ namespace dlrun::wire {
 
 using namespace cluster;
 
-Result<Cause> get_cause(std::uint8_t value) { return get_enum(value, Cause::kCoordinator, "cause"); }
+Result<Cause> get_cause(std::uint8_t value) { return get_enum(value, Cause::kStopped, "cause"); }
 Result<JobState> get_job_state(std::uint8_t value) { return get_enum(value, JobState::kPreempted, "job state"); }
 
 void put(capnp::List<schema::Label>::Builder to, const sched::Labels& from) {

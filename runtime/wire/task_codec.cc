@@ -55,6 +55,12 @@ Result<task::ToServer> get_server(Server::Reader r) {
       to.splits_max = m.getSplitsMax();
       to.resync = m.getResync();
       to.held = get(m.getHeld());
+      to.done = get(m.getDone());
+      return to;
+    }
+    case Server::FEEDER_GONE: {
+      task::FeederGone to;
+      DLRUN_ASSIGN(to.consumer, get(r.getFeederGone().getConsumer()));
       return to;
     }
     case Server::FEEDER_DONE: {
@@ -186,6 +192,7 @@ std::string encode(const task::ToServer& message) {
                    to.setSplitsMax(m.splits_max);
                    to.setResync(m.resync);
                    put(to.initHeld(static_cast<unsigned>(m.held.size())), m.held);
+                   put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
                  },
                  [&](const task::FeederDone& m) {
                    auto to = root.initFeederDone();
@@ -193,6 +200,9 @@ std::string encode(const task::ToServer& message) {
                    to.setInput(m.input);
                    to.setSplitId(m.split_id);
                    to.setPass(m.pass);
+                 },
+                 [&](const task::FeederGone& m) {
+                   put(root.initFeederGone().initConsumer(), m.consumer);
                  },
              },
              message);

@@ -228,6 +228,38 @@ TEST_F(AgentTest, AnEndWaitsUntilTheSplitsItReadAreRecorded) {
   EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kEnded);
 }
 
+TEST_F(AgentTest, AnEndWaitsUntilTheLastNewsOfItsFeederIsRecordedAlsoWhenThatComesLate) {
+  link();
+  run();
+  take(core_.on_lease(task_, "train", 8, 5, false, {}, {{4, 0}}, now()));
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kStopping);
+  at_ += seconds(1);
+  take(core_.on_tick(now()));
+  ASSERT_EQ(said<LeaseSplits>().size(), 2u);
+  EXPECT_EQ(said<LeaseSplits>().back().splits_max, 0u) << "it wants no more splits";
+  EXPECT_EQ(said<LeaseSplits>().back().done, (std::vector<io::SplitKey>{{4, 0}}));
+  tell(LeaseReply{task_, Epoch{1, 1}, 5, {}, "", {}});
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kEnded);
+  take(core_.on_lease(task_, "train", 0, 6, false, {}, {{5, 0}}, now()));
+  EXPECT_EQ(said<LeaseSplits>().back().done, (std::vector<io::SplitKey>{{5, 0}}));
+  out_.clear();
+  take(core_.on_lease(task_, "train", 4, 7, false, {}, {}, now()));
+  ASSERT_EQ(of<DeliverLease>().size(), 1u);
+  EXPECT_EQ(of<DeliverLease>()[0].reply.error, Errc::kStaleEpoch);
+}
+
+TEST_F(AgentTest, AWarningOfTheShimGoesWithEveryUpdate) {
+  link();
+  tell(prepare());
+  take(core_.on_prepared(task_, Status{}, now()));
+  tell(start());
+  take(core_.on_started(task_, 42, now(), "no memory cgroup"));
+  EXPECT_EQ(said<TaskUpdate>().back().warning, "no memory cgroup");
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().warning, "no memory cgroup");
+}
+
 TEST_F(AgentTest, ACommandForATaskThatIsNotHereIsAnsweredWithItsEnd) {
   link();
   tell(start());

@@ -126,6 +126,7 @@ inline std::vector<ToAgent> to_agent() {
   prepare.time_limit = std::chrono::minutes(3);
   prepare.start_at_once = true;
   StartTask start{.task = kTask, .epoch = kEpoch, .env = {{"B", kBytes}}, .ps = ps_view()};
+  PrepareTask elsewhere{.task = kTask, .epoch = kEpoch, .cwd = "/y", .cwd_required = true};
   StartTask start_plain{.task = kTask, .epoch = kEpoch};
   PrepareTask prepare_2 = prepare;
   prepare_2.ready = ReadyWhen::kTold;
@@ -140,10 +141,13 @@ inline std::vector<ToAgent> to_agent() {
           HeartbeatAck{3, 4, false},
           SplitDoneAck{kTask, kEpoch, "train", 5, 6},
           CommitOutputs{kTask, kEpoch, outputs()},
-          prepare_2};
+          prepare_2,
+          elsewhere};
 }
 
 inline std::vector<FromAgent> from_agent() {
+  TaskUpdate warned = update();
+  warned.warning = kBytes;
   return {Register{NodeId("node-1"), Incarnation(77), "10.0.0.9", capacity(), {update(), TaskUpdate{}}, "0.1.0"},
           Heartbeat{NodeId("node-1"), Incarnation(77), 5},
           update(),
@@ -153,7 +157,9 @@ inline std::vector<FromAgent> from_agent() {
           LeaseSplits{kTask, kEpoch, "train", 4, 8, true, {{5, 1}}},
           SplitDone{kTask, kEpoch, "train", 5, 6},
           WorkerGoneAck{kShard, kTask, kEpoch},
-          OutputsCommitted{kTask, kEpoch, Errc::kAlreadyExists, kBytes}};
+          OutputsCommitted{kTask, kEpoch, Errc::kAlreadyExists, kBytes},
+          warned,
+          LeaseSplits{kTask, kEpoch, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}}};
 }
 
 inline std::vector<Event> events() {
@@ -174,7 +180,9 @@ inline std::vector<Event> events() {
           BarrierMet{JobId(12), Generation(2), "worker", kBytes, 3},
           JobHeld{JobId(12), true, kBytes, {10}},
           CommitGranted{JobId(12), Generation(2), {11}},
-          JobSubmitted{JobId(12), job_spec_2(), kBytes, 1, {12}}};
+          JobSubmitted{JobId(12), job_spec_2(), kBytes, 1, {12}},
+          SplitsLeased{kTask, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}},
+          TaskWarned{kTask, kEpoch, kBytes, {10}}};
 }
 
 }  // namespace dlrun::wire_test

@@ -39,7 +39,7 @@ AgentEffects on(AgentCore& core, TaskPrepared& e, Now now) {
   return core.on_prepared(e.task, e.status, now);
 }
 AgentEffects on(AgentCore& core, TaskStarted& e, Now now) {
-  return core.on_started(e.task, e.pid, now);
+  return core.on_started(e.task, e.pid, now, e.warning);
 }
 AgentEffects on(AgentCore& core, TaskExited& e, Now now) {
   return core.on_exit(e.task, e.end, now);
@@ -58,7 +58,7 @@ AgentEffects on(AgentCore& core, TaskFiles& e, Now now) {
 }
 AgentEffects on(AgentCore& core, TaskLease& e, Now now) {
   return core.on_lease(e.consumer, e.input, e.splits_max, e.request, e.resync, std::move(e.held),
-                       now);
+                       std::move(e.done), now);
 }
 AgentEffects on(AgentCore& core, TaskSplitDone& e, Now now) {
   return core.on_split_done(e.consumer, e.input, e.split_id, e.pass, now);

@@ -23,6 +23,7 @@ namespace {
 constexpr const char* kDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr auto kStopFeedersWithin = std::chrono::seconds(2);
 constexpr auto kProbeEvery = std::chrono::milliseconds(100);
+constexpr auto kLastNewsWithin = std::chrono::seconds(5);
 
 TaskEnd start_failed(std::string detail) {
   TaskEnd end;
@@ -176,10 +177,19 @@ class AgentHost::Impl {
   void perform(PrepareDir& effect) {
     const TaskId id = effect.task.task;
     const std::string dir = dir_of(id);
-    Status made = make_task_dir(dir, effect.task);
+    Status made = cwd_of(effect.task);
+    if (made) made = make_task_dir(dir, effect.task);
     if (made) made = make_output_dirs(id, effect.task.outputs);
     if (made) tasks_[id] = Task{std::move(effect.task), std::nullopt, dir};
     emit(TaskPrepared{id, std::move(made)});
+  }
+
+  /// A directory that was asked for must be there; before the gang starts, not in its middle.
+  static Status cwd_of(const PrepareTask& task) {
+    if (!task.cwd_required || is_folder(task.cwd)) return {};
+    return fail(Errc::kNotFound, "the working directory " + task.cwd + " that role " +
+                                     task.task.role + " asks for is no directory on node " +
+                                     task.slot.node.value);
   }
 
   void perform(SpawnShim& effect) {
@@ -240,7 +250,7 @@ class AgentHost::Impl {
     if (spec.argv.empty()) return fail(Errc::kInvalidArgument, "no program");
     for (const auto& [name, value] : env) spec.env.push_back(name + "=" + value);
     // The submitter's folder where it exists on this node, else the task's own.
-    spec.cwd = !p.cwd.empty() && is_folder(p.cwd) ? p.cwd : task.dir + "/work";
+    spec.cwd = p.cwd_required || (!p.cwd.empty() && is_folder(p.cwd)) ? p.cwd : task.dir + "/work";
     spec.memory_bytes = static_cast<std::uint64_t>(p.resources.memory_bytes);
     spec.time_limit_ms = to_ms(p.time_limit);
     return spec;
@@ -264,7 +274,7 @@ class AgentHost::Impl {
     const bool ran = it->second.start.has_value();
     tasks_.erase(it);
     server_->close(effect.task);
-    feeders_->drop_consumer(effect.task);
+    (void)feeders_->drop_consumer(effect.task);
     if (!ran) return janitor_.post([dir] { remove_task_dir(dir); });
     if (Status ok = mark_cleaned(dir); !ok) log(ok.error().to_string());
     ship_rest(effect.task, dir);
@@ -336,17 +346,34 @@ class AgentHost::Impl {
     }
   }
 
+  void tell_end(const TaskId& id) {
+    feeders_->forget(id);
+    const auto it = ended_.find(id);
+    if (it == ended_.end()) return;
+    emit(TaskExited{id, std::move(it->second)});
+    ended_.erase(it);
+  }
+
   void on_shim(const shim::ShimEvent& event) {
-    if (feeders_->on_shim(event)) return;
+    if (feeders_->on_shim(event)) {
+      std::vector<TaskId> orphans;
+      for (const auto& [id, end] : ended_)
+        if (feeders_->feeder_of(id) == nullptr) orphans.push_back(id);
+      for (const TaskId& id : orphans) tell_end(id);
+      return;
+    }
     for (const auto& [id, task] : tasks_) {
       if (task.dir != event.task_dir) continue;
       if (event.phase == shim::Phase::kRunning) {
-        emit(TaskStarted{id, event.pid});
+        emit(TaskStarted{id, event.pid, event.warning});
         if (task.prepare.ready == ReadyWhen::kPort) probe(id);
       }
       if (event.phase == shim::Phase::kEnded) {
-        feeders_->drop_consumer(id);
-        emit(TaskExited{id, event.end});
+        // Its feeder says first what it has read: else the job would give that to others.
+        const bool waits = feeders_->drop_consumer(id);
+        ended_[id] = event.end;
+        if (!waits) return tell_end(id);
+        worker_.post_after(kLastNewsWithin, guarded([this, id = id] { tell_end(id); }));
       }
       return;
     }
@@ -402,10 +429,14 @@ class AgentHost::Impl {
   }
   void on(const TaskId& id, task::PeerKind, task::FeederLease& m) {
     if (may_speak_for(id, m.consumer))
-      emit(TaskLease{m.consumer, m.input, m.splits_max, m.request, m.resync, std::move(m.held)});
+      emit(TaskLease{m.consumer, m.input, m.splits_max, m.request, m.resync, std::move(m.held),
+                     std::move(m.done)});
   }
   void on(const TaskId& id, task::PeerKind, const task::FeederDone& m) {
     if (may_speak_for(id, m.consumer)) emit(TaskSplitDone{m.consumer, m.input, m.split_id, m.pass});
+  }
+  void on(const TaskId& id, task::PeerKind, const task::FeederGone& m) {
+    if (may_speak_for(id, m.consumer)) tell_end(m.consumer);
   }
 
   AgentHostOptions options_;
@@ -414,6 +445,7 @@ class AgentHost::Impl {
   std::vector<FoundDir> found_;
   std::function<void(HostEvent)> emit_;
   std::map<TaskId, Task> tasks_;
+  std::map<TaskId, TaskEnd> ended_;  ///< not told yet: their feeders may have news
   bool closing_ = false;  ///< of the worker
   LatestProgress progress_;
   std::unique_ptr<task::TaskServer> server_;

@@ -17,6 +17,7 @@ struct TaskPrepared {
 struct TaskStarted {
   TaskId task;
   std::int64_t pid = 0;
+  std::string warning;
 };
 struct TaskExited {
   TaskId task;
@@ -49,6 +50,7 @@ struct TaskLease {
   std::uint64_t request = 0;
   bool resync = false;
   std::vector<io::SplitKey> held;
+  std::vector<io::SplitKey> done;
 };
 struct TaskSplitDone {
   TaskId consumer;

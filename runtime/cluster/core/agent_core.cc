@@ -32,6 +32,11 @@ const TaskId* task_of(const FromAgent& message) {
   return nullptr;
 }
 
+bool tells_done(const FromAgent& message) {
+  if (const auto* lease = std::get_if<LeaseSplits>(&message)) return !lease->done.empty();
+  return std::holds_alternative<SplitDone>(message);
+}
+
 }  // namespace
 
 AgentCore::AgentCore(AgentSettings settings) : settings_(std::move(settings)) {}
@@ -289,14 +294,19 @@ void AgentCore::on(const BarrierDone& message, Now) {
 }
 
 void AgentCore::on(const LeaseReply& message, Now) {
-  if (pending_.erase(request_key(message.task, message.request)) != 0)
-    out_.push_back(DeliverLease{message});
+  if (pending_.erase(request_key(message.task, message.request)) == 0) return;
+  out_.push_back(DeliverLease{message});
+  tell_end_when_all_is_told(message.task, message.epoch);
+}
+
+void AgentCore::tell_end_when_all_is_told(const TaskId& id, Epoch epoch) {
+  const Task* task = find(id, epoch);
+  if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(id)) update(*task);
 }
 
 void AgentCore::on(const SplitDoneAck& message, Now) {
   if (pending_.erase(done_key(message.task, message.input, message.split_id, message.pass)) == 0) return;
-  const Task* task = find(message.task, message.epoch);
-  if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(message.task)) update(*task);
+  tell_end_when_all_is_told(message.task, message.epoch);
 }
 
 void AgentCore::on(const CommitOutputs& message, Now) {
@@ -360,10 +370,17 @@ AgentEffects AgentCore::on_prepared(const TaskId& id, const Status& status, Now 
   return take();
 }
 
-AgentEffects AgentCore::on_started(const TaskId& id, std::int64_t pid, Now) {
+AgentEffects AgentCore::on_started(const TaskId& id, std::int64_t pid, Now,
+                                   const std::string& warning) {
   const auto it = tasks_.find(id);
-  if (it == tasks_.end() || it->second.state >= TaskState::kRunning) return take();
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
   Task& task = it->second;
+  const bool news = task.warning != warning;
+  task.warning = warning;
+  if (task.state >= TaskState::kRunning) {  // an agent that took it up
+    if (news) update(task);
+    return take();
+  }
   task.spawning = false;
   task.state = TaskState::kRunning;
   task.pid = pid;
@@ -394,9 +411,15 @@ void AgentCore::end(Task& task, TaskEnd how, Now now) {
   const TaskId& id = task.prepare.task;
   std::erase_if(pending_, [&](const auto& entry) {
     const TaskId* of = task_of(entry.second.message);
-    // what the coordinator must still learn of a task that ended: that its splits are done
-    return of != nullptr && *of == id && !std::holds_alternative<SplitDone>(entry.second.message);
+    return of != nullptr && *of == id && !tells_done(entry.second.message);
   });
+  // what the coordinator must still learn of a task that ended: that its splits are done
+  for (auto& [key, pending] : pending_)
+    if (auto* lease = std::get_if<LeaseSplits>(&pending.message); lease && lease->task == id) {
+      lease->splits_max = 0;
+      lease->resync = false;
+      lease->held.clear();
+    }
   update(task);
 }
 
@@ -410,13 +433,14 @@ TaskUpdate AgentCore::update_of(const Task& task) const {
   if (update.state == TaskState::kEnded) update.end = task.end;
   update.ready = task.ready;
   update.pid = task.pid;
+  update.warning = task.warning;
   return update;
 }
 
 bool AgentCore::splits_pending(const TaskId& id) const {
   return std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
-    const auto* done = std::get_if<SplitDone>(&entry.second.message);
-    return done != nullptr && done->task == id;
+    const TaskId* of = task_of(entry.second.message);
+    return of != nullptr && *of == id && tells_done(entry.second.message);
   });
 }
 
@@ -476,9 +500,10 @@ AgentEffects AgentCore::on_files(const TaskId& consumer, const std::string& inpu
 
 AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& input,
                                  std::uint32_t splits_max, std::uint64_t request, bool resync,
-                                 std::vector<io::SplitKey> held, Now now) {
+                                 std::vector<io::SplitKey> held, std::vector<io::SplitKey> done,
+                                 Now now) {
   const auto it = tasks_.find(consumer);
-  if (it == tasks_.end() || it->second.state == TaskState::kEnded) {
+  if (it == tasks_.end() || (it->second.state == TaskState::kEnded && splits_max > 0)) {
     out_.push_back(DeliverLease{LeaseReply{
         consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
     return take();
@@ -491,7 +516,7 @@ AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& inpu
   });
   repeat(request_key(consumer, request),
          LeaseSplits{consumer, it->second.prepare.epoch, input, splits_max, request, resync,
-                     std::move(held)},
+                     std::move(held), std::move(done)},
          now);
   return take();
 }

@@ -132,7 +132,9 @@ class AgentCore {
 
   // from shims and directories
   AgentEffects on_prepared(const TaskId& task, const Status& status, Now now);
-  AgentEffects on_started(const TaskId& task, std::int64_t pid, Now now);
+  /// `warning`: what the node could not do as asked; "" = nothing.
+  AgentEffects on_started(const TaskId& task, std::int64_t pid, Now now,
+                          const std::string& warning = {});
   AgentEffects on_exit(const TaskId& task, const TaskEnd& end, Now now);
   AgentEffects on_published(const TaskId& task, Epoch epoch, const Status& status, Now now);
   // from processes
@@ -144,7 +146,7 @@ class AgentCore {
                         std::vector<io::FileEntry> files, std::uint64_t request, Now now);
   AgentEffects on_lease(const TaskId& consumer, const std::string& input, std::uint32_t splits_max,
                         std::uint64_t request, bool resync, std::vector<io::SplitKey> held,
-                        Now now);
+                        std::vector<io::SplitKey> done, Now now);
   AgentEffects on_split_done(const TaskId& consumer, const std::string& input,
                              std::uint64_t split_id, std::uint32_t pass, Now now);
 
@@ -159,6 +161,7 @@ class AgentCore {
     TaskReadyInfo ready;
     std::optional<Progress> progress;  ///< the latest, not said yet
     TimePoint progress_at{};           ///< when the next may be said
+    std::string warning;
     TaskEnd end;
     TimePoint resend_at;  ///< of the end
     Duration resend_after{0};
@@ -198,6 +201,7 @@ class AgentCore {
   void unregister(Now now);
   TaskUpdate update_of(const Task& task) const;
   bool splits_pending(const TaskId& id) const;
+  void tell_end_when_all_is_told(const TaskId& id, Epoch epoch);
   Task* find(const TaskId& task, Epoch epoch);
   void repeat(std::string key, FromAgent message, Now now);
   AgentEffects take();

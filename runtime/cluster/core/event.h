@@ -141,6 +141,7 @@ struct InputFilesSet {
   std::vector<io::FileEntry> files;
   friend bool operator==(const InputFilesSet&, const InputFilesSet&) = default;
 };
+/// One request of a consumer: what it finished, and so many splits more (0 = none).
 struct SplitsLeased {
   TaskId consumer;
   std::string input;
@@ -148,6 +149,7 @@ struct SplitsLeased {
   std::uint64_t request = 0;
   bool resync = false;
   std::vector<io::SplitKey> held;
+  std::vector<io::SplitKey> done;  ///< before the resync
   friend bool operator==(const SplitsLeased&, const SplitsLeased&) = default;
 };
 struct SplitFinished {
@@ -186,10 +188,20 @@ struct CommitGranted {
   friend bool operator==(const CommitGranted&, const CommitGranted&) = default;
 };
 
-using Event =
-    std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted, JobPlaced,
-                 JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded, JobEnded,
-                 InputFilesSet, SplitsLeased, SplitFinished, BarrierMet, JobHeld, CommitGranted>;
+/// The node could not do something as asked (a memory limit without a cgroup); the task runs all the
+/// same. Once per task and text.
+struct TaskWarned {
+  TaskId task;
+  Epoch epoch;
+  std::string text;
+  WallTime at;
+  friend bool operator==(const TaskWarned&, const TaskWarned&) = default;
+};
+
+using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
+                           JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
+                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet,
+                           JobHeld, CommitGranted, TaskWarned>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...

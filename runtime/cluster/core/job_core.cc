@@ -47,7 +47,7 @@ JobEffects JobCore::start(Now now) {
     for (std::size_t i = 0; i < tasks_.size(); ++i)  // shards may not have heard who is gone
       if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded)
         for (const auto& [ended, end] : record_.ends)
-          if (!is_shard_host(ended)) tasks_[i].gone_unacked.insert(ended);
+          if (is_worker(ended)) tasks_[i].gone_unacked.insert(ended);
   }
   report_now_ = true;
   if (record_.tasks.empty()) state_ = waiting_state();
@@ -129,7 +129,7 @@ void JobCore::on(const NodeBack& input, Now now) {
       tasks_[i].resend_after = Duration::zero();
       if (is_shard_host(i))
         for (const auto& [ended, end] : record_.ends)
-          if (!is_shard_host(ended)) tasks_[i].gone_unacked.insert(ended);
+          if (is_worker(ended)) tasks_[i].gone_unacked.insert(ended);
     }
   }
   for (const TaskUpdate& update : input.tasks) on_task(input.node, update, now);
@@ -139,7 +139,8 @@ void JobCore::on(const NodeGone& input, Now now) {
   for (std::size_t i = 0; i < tasks_.size(); ++i)
     if (node_of(i) == input.node && tasks_[i].state != TaskState::kEnded)
       end_task(i,
-               TaskEnd{.cause = Cause::kNodeLost, .detail = input.node.value + " " + input.reason},
+               tasks_[i].failed.value_or(TaskEnd{.cause = Cause::kNodeLost,
+                                                 .detail = input.node.value + " " + input.reason}),
                now);
   for (const auto& [index, commit] : commits_) {
     if (ending_ || node_of(index) != input.node) continue;
@@ -187,8 +188,10 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   task.unverified = false;
   if (update.pid != 0) task.pid = update.pid;
   if (!update.ready.ps_tcp.empty() || !update.ready.ps_ipc.empty()) task.ready = update.ready;
+  if (!update.warning.empty() && record_.warned.count({*index, update.warning}) == 0)
+    record_event(TaskWarned{update.task, update.epoch, update.warning, now.wall});
   if (update.state == TaskState::kEnded) {
-    end_task(*index, update.end, now);
+    take_end(*index, update.end, now);
     return;
   }
   if (update.state <= task.state) return;
@@ -238,12 +241,17 @@ void JobCore::begin_generation(Now now) {
   ready_deadline_.reset();
   if (!record_.running_seen) prepare_deadline_ = now.at + settings_.prepare_timeout;
   time_limit_at_.reset();
-  if (record_.spec->time_limit > Duration::zero())
-    time_limit_at_ = now.at + record_.spec->time_limit;
+  const Duration limit = record_.spec->time_limit;
+  if (limit > Duration::zero()) {
+    // What went by before a restart of the coordinator counts; a clock that was set back adds nothing.
+    const Duration past{now.wall.ns - record_.placed_at.ns};
+    time_limit_at_ = now.at + limit - std::clamp(past, Duration::zero(), limit);
+  }
 }
 
 void JobCore::evaluate(Now now) {
   if (over_ || ending_) return;
+  end_failed(now);
   if (tasks_.empty()) {
     if (record_.verdict == Verdict::kKilled)
       end_job(JobState::kCancelled, TaskEnd{.cause = Cause::kUserKill, .detail = record_.reason},
@@ -262,7 +270,7 @@ void JobCore::evaluate(Now now) {
       start_what_may(now);
       return;
     case Verdict::kDone:
-      stop_all(Cause::kCoordinator, settings_.service_grace, now);
+      stop_all(Cause::kStopped, settings_.service_grace, now);
       break;
     case Verdict::kFailed:
       stop_all(Cause::kSibling, spec.failure_grace, now);
@@ -331,6 +339,7 @@ void JobCore::give_up_start(std::string reason, Now now) {
 
 void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   Task& task = tasks_[index];
+  task.failed.reset();
   DLRUN_ASSERT(task.state != TaskState::kEnded);
   task.state = TaskState::kEnded;
   task.unverified = false;
@@ -339,7 +348,7 @@ void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   if (settings_.bugs.has("ack_end_before_durable")) out_.push_back(ack);
   record_event(TaskEnded{id, epoch(), std::move(end), now.wall}, {ack});
   drop_consumer(index);
-  if (!is_shard_host(index))
+  if (is_worker(index))
     for (std::size_t i = 0; i < tasks_.size(); ++i)
       if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded) {
         tasks_[i].gone_unacked.insert(index);
@@ -463,7 +472,7 @@ void JobCore::stop_all(Cause cause, Duration grace, Now now) {
 }
 
 bool JobCore::satisfied(const Task& task) const {
-  if (task.state == TaskState::kEnded) return true;
+  if (task.state == TaskState::kEnded || task.failed) return true;
   if (task.unverified && task.want != Want::kNothing) return false;
   switch (task.want) {
     case Want::kNothing:
@@ -555,6 +564,7 @@ std::optional<TimePoint> JobCore::next_wake() const {
     if (!satisfied(task)) earlier(wake, task.resend_at);
     if (!task.gone_unacked.empty() && task.state != TaskState::kEnded)
       earlier(wake, task.gone_resend_at);
+    if (task.failed) earlier(wake, task.blame_at);
   }
   if (record_.verdict == Verdict::kNone)
     for (const auto& deadline : {time_limit_at_, prepare_deadline_, ready_deadline_})

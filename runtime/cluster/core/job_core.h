@@ -24,6 +24,8 @@
 ///   5: every batch task ended well (services and shard hosts are stopped, which counts as
 ///   success), or a task failed
 ///      (siblings get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
+///      A worker's failure waits `blame_window` for the end of a shard or role that it leans on: that
+///      one is named then.
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
 ///   7: all tasks have ended, or their nodes are lost.
 ///   8: the cause is in the restart policy and restarts are left: a new generation, under a new
@@ -41,8 +43,8 @@
 /// Every command to an agent is repeated until the task's state shows that it took effect, every
 /// report may arrive twice, late or out of order: task states only move forward within an epoch,
 /// and other epochs are refused. Errors: requests of another epoch are answered kStaleEpoch where
-/// they have an answer. Never throws. Bounds: kBarriersMax barrier names, cached lease answers per
-/// consumer, repeats by backoff: see JobSettings. Threads: single owner (a job actor).
+/// they have an answer. Never throws. Bounds: kBarriersMax barrier names, one lease answer per
+/// consumer and input, repeats by backoff: see JobSettings. Threads: single owner (a job actor).
 
 #include <array>
 #include <cstdint>
@@ -76,7 +78,9 @@ struct JobSettings {
   Duration service_grace{
       std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
   Duration commit_timeout{std::chrono::seconds(120)};  ///< of the outputs of a job that succeeded
-  std::uint32_t lease_answers_max = 16;                ///< remembered per consumer and input
+  /// How long the failure of a task waits for the end of one that it leans on, before it is recorded
+  /// as the first.
+  Duration blame_window{std::chrono::milliseconds(700)};
   PlantedBugs bugs;
 };
 
@@ -180,6 +184,9 @@ class JobCore {
     std::set<std::size_t>
         gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
     TimePoint gone_resend_at;
+    std::optional<TaskEnd>
+        failed;  ///< ended; not recorded before `blame_at`, or an end that explains it
+    TimePoint blame_at;
   };
   struct Commit {
     TimePoint resend_at;
@@ -209,6 +216,11 @@ class JobCore {
   void evaluate(
       Now now);  ///< level-triggered: from record and tasks to what is wanted of each task
   void begin_generation(Now now);
+  /// end_task(), or a little later when another task may be the reason. Who sees a dead shard first
+  /// must not be named for it: records are in the order of causes.
+  void take_end(std::size_t index, const TaskEnd& end, Now now);
+  void end_failed(Now now);  ///< those whose time is over, or all once the verdict is there
+  bool leans_on_another(std::size_t index) const;
   void end_task(std::size_t index, TaskEnd end, Now now);
   void finish_generation(Now now);
   void commit_outputs(Now now);
@@ -229,7 +241,8 @@ class JobCore {
   void replay(const SplitsLeased& op);
   void replay(const SplitFinished& op);
   void replay(const TaskEnded& op);
-  void remember_answer(std::size_t consumer, const std::string& input, LeaseReply reply);
+  bool take_done(const TaskId& consumer, const std::string& input,
+                 const std::vector<io::SplitKey>& done);
   void drop_consumer(std::size_t index);
   void set_state(JobState state);
   JobEffects flush(Now now);
@@ -245,6 +258,8 @@ class JobCore {
   /// What the task's state must be before it counts as ready.
   TaskState ready_state(std::size_t index) const;
   JobState waiting_state() const;  ///< of a job without a place
+  /// Its clocks are in the shards' sets (ps_view): a program that counts for success.
+  bool is_worker(std::size_t index) const;
   /// The task, when message is of this epoch and the task runs; otherwise nullopt and why in
   /// `error`.
   std::optional<std::size_t> live_task(const TaskId& task, Epoch epoch, Errc& error,
@@ -265,8 +280,8 @@ class JobCore {
   BarrierSet barriers_;
   std::map<std::size_t, Commit> commits_;  ///< by index of the task; those not yet answered
   std::set<std::string> inputs_set_;
-  std::map<std::pair<std::size_t, std::string>, std::deque<LeaseReply>>
-      answered_;  ///< by consumer and input
+  std::map<std::pair<std::size_t, std::string>, LeaseReply>
+      answered_;  ///< the last, by consumer and input
   PersistGate<JobEffect> gate_;
   JobEffects out_;
   JobState state_ = JobState::kPending;

@@ -10,6 +10,10 @@ bool JobCore::is_shard_host(std::size_t index) const {
   return record_.role_of(index).program == RoleProgram::kShardHost;
 }
 
+bool JobCore::is_worker(std::size_t index) const {
+  return counts_for_success(*record_.spec, record_.role_of(index));
+}
+
 PrepareTask JobCore::prepare_of(std::size_t index) const {
   const PlacedTask& placed = record_.tasks[index];
   const RoleSpec& role = record_.role_of(index);
@@ -24,6 +28,7 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
   if (spec.env_policy == EnvPolicy::kInherit) message.env = spec.submit_env;
   message.env.insert(message.env.end(), role.env.begin(), role.env.end());
   message.cwd = role.cwd.empty() ? spec.cwd : role.cwd;
+  message.cwd_required = !role.cwd.empty();
   message.resources = role.resources;
   message.slot = placed.slot;
   message.token = tokens_.issue("task/" + to_string(placed.task), epoch());
@@ -57,7 +62,7 @@ ps::PsView JobCore::ps_view() const {
   std::uint32_t shards = 0;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     if (!is_shard_host(i)) {
-      if (counts_for_success(*record_.spec, record_.role_of(i))) ++view.workers;
+      if (is_worker(i)) ++view.workers;
       continue;
     }
     ps::ShardEndpoint endpoint;

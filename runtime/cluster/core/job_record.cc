@@ -92,6 +92,7 @@ void JobRecord::apply(const Event& event) {
     epoch = e->epoch;
     tasks = e->tasks;
     requeued = false;
+    placed_at = e->at;
   } else if (const auto* e = std::get_if<TaskEnded>(&event)) {
     if (e->task.job != id || e->epoch != epoch) return;
     if (!spec->inputs.empty()) ledger_ops.emplace_back(*e);
@@ -122,6 +123,7 @@ void JobRecord::apply(const Event& event) {
     epoch = {};
     tasks.clear();
     ends.clear();
+    warned.clear();
     running_seen = false;
     verdict = kill_requested ? Verdict::kKilled : Verdict::kNone;
     first_failed.reset();
@@ -142,6 +144,9 @@ void JobRecord::apply(const Event& event) {
       barriers_met.erase(barrier_order.front());
       barrier_order.pop_front();
     }
+  } else if (const auto* e = std::get_if<TaskWarned>(&event)) {
+    if (const auto index = index_of(e->task); index && e->epoch == epoch)
+      warned.emplace(*index, e->text);
   } else if (const auto* e = std::get_if<InputFilesSet>(&event)) {
     if (e->job == id && e->generation == generation) ledger_ops.emplace_back(*e);
   } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {

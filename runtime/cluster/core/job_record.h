@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -41,10 +43,12 @@ struct JobRecord {
   JobId id;
   std::shared_ptr<const JobSpec> spec;
   WallTime submitted, started;
+  WallTime placed_at;  ///< of the generation: where its time limit counts from
   Generation generation{1};
   Epoch epoch;                            ///< of the generation; {0,0} = not placed
   std::vector<PlacedTask> tasks;          ///< empty = not placed
   std::map<std::size_t, EndedTask> ends;  ///< by index in `tasks`
+  std::set<std::pair<std::size_t, std::string>> warned;
   bool running_seen = false;              ///< kRunning was recorded for this generation
   Verdict verdict = Verdict::kNone;
   std::optional<std::size_t> first_failed;  ///< index in `tasks`

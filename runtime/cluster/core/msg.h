@@ -45,8 +45,8 @@ struct RoleSpec {
   std::uint32_t count_max = 1;
   std::vector<std::string> argv;
   EnvList env;
-  std::string
-      cwd;  ///< "" = JobSpec::cwd where it exists on the node, else the task's work directory
+  std::string cwd;  ///< must exist on the node; "" = JobSpec::cwd where it exists there, else the
+                    ///< task's work directory
   sched::Resources resources;
   sched::Labels require;
   std::vector<std::string> after;  ///< roles that must be ready before this one's program runs
@@ -67,6 +67,7 @@ enum class Cause : std::uint8_t {
   kStartFailed = 9,  ///< could not be started: detail says why
   kPreempted = 10,
   kCoordinator = 11,  ///< refused or ended by the control plane: detail says why
+  kStopped = 12,      ///< its peers are done: it was told to stop, and that is a good end
 };
 
 /// A folder that appears whole, and only when the job has succeeded. Rank 0 of `role` writes into the folder that
@@ -145,7 +146,7 @@ struct TaskEnd {
   std::uint64_t peak_bytes = 0;
   std::uint64_t limit_bytes = 0;
   std::string detail;  ///< for a person
-  bool ok() const { return cause == Cause::kExit && code == 0; }
+  bool ok() const { return (cause == Cause::kExit && code == 0) || cause == Cause::kStopped; }
   friend bool operator==(const TaskEnd&, const TaskEnd&) = default;
 };
 
@@ -190,6 +191,7 @@ struct PrepareTask {
   bool start_at_once = false;  ///< a gang of one needs no barrier: Prepare and Start in one message
   ReadyWhen ready = ReadyWhen::kRunning;
   std::vector<OutputSpec> outputs;  ///< of this task
+  bool cwd_required = false;   ///< cwd was asked for: where it is missing the task does not start
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
@@ -290,6 +292,7 @@ struct TaskUpdate {
   TaskEnd end;  ///< when kEnded
   TaskReadyInfo ready;
   std::int64_t pid = 0;
+  std::string warning;  ///< what the node could not do as asked; it runs all the same
   friend bool operator==(const TaskUpdate&, const TaskUpdate&) = default;
 };
 
@@ -334,7 +337,9 @@ struct InputFiles {
   std::uint64_t request = 0;
   friend bool operator==(const InputFiles&, const InputFiles&) = default;
 };
-/// `request` is unique per consumer; a repeat gets the recorded answer.
+/// `request` rises per consumer and input: a repeat of the last gets the same answer, an older one
+/// none. `done`: read and released, until an answer says that it is recorded. splits_max 0: the news
+/// alone.
 struct LeaseSplits {
   TaskId task;
   Epoch epoch;
@@ -343,9 +348,10 @@ struct LeaseSplits {
   std::uint64_t request = 0;
   bool resync = false;
   std::vector<io::SplitKey> held;
+  std::vector<io::SplitKey> done;
   friend bool operator==(const LeaseSplits&, const LeaseSplits&) = default;
 };  ///< resync, held: call Ledger::resync first
-/// Repeated until SplitDoneAck.
+/// Repeated until SplitDoneAck. Of agents before LeaseSplits::done.
 struct SplitDone {
   TaskId task;
   Epoch epoch;
