@@ -249,6 +249,21 @@ TEST_F(AgentTest, AnEndWaitsUntilTheLastNewsOfItsFeederIsRecordedAlsoWhenThatCom
   EXPECT_EQ(of<DeliverLease>()[0].reply.error, Errc::kStaleEpoch);
 }
 
+TEST_F(AgentTest, AProgramThatIsReadyBeforeItsShimSaysItRunsKeepsItsPidAndItsStop) {
+  link();
+  tell(prepare());
+  take(core_.on_prepared(task_, Status{}, now()));
+  tell(start());
+  tell(StopTask{task_, Epoch{1, 1}, seconds(2), Cause::kSibling});
+  EXPECT_TRUE(of<SignalShim>().empty()) << "nothing runs yet";
+  take(core_.on_ready(task_, TaskReadyInfo{"tcp://a:1", ""}, now()));
+  ASSERT_EQ(of<SignalShim>().size(), 1u);
+  take(core_.on_started(task_, 42, now()));
+  EXPECT_EQ(of<SignalShim>().size(), 1u);
+  EXPECT_EQ(said<TaskUpdate>().back().pid, 42);
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kReady);
+}
+
 TEST_F(AgentTest, AWarningOfTheShimGoesWithEveryUpdate) {
   link();
   tell(prepare());

@@ -264,7 +264,9 @@ class Kill : public ::testing::TestWithParam<std::string> {
     EXPECT_EQ(view.at("exit_code"), 0) << view.dump();
     for (const json& task : view.at("tasks")) {
       if (task.at("role") != "ps") continue;
-      EXPECT_EQ(task.at("end").value("cause", ""), "stopped") << view.dump();
+      const std::string cause = task.at("end").value("cause", "");  // which of the two is a race
+      EXPECT_TRUE(cause == "stopped" || (cause == "exit" && task.at("end").at("code") == 0))
+          << view.dump();
     }
     expect_every_row_once(kPasses);
     if (HasFailure()) print_workers(job);

@@ -375,19 +375,22 @@ AgentEffects AgentCore::on_started(const TaskId& id, std::int64_t pid, Now,
   const auto it = tasks_.find(id);
   if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
   Task& task = it->second;
-  const bool news = task.warning != warning;
-  task.warning = warning;
-  if (task.state >= TaskState::kRunning) {  // an agent that took it up
-    if (news) update(task);
-    return take();
-  }
-  task.spawning = false;
-  task.state = TaskState::kRunning;
+  const bool news = task.state < TaskState::kRunning || task.pid != pid || task.warning != warning;
   task.pid = pid;
-  if (task.stop_cause != Cause::kNone)
-    out_.push_back(SignalShim{id, task.stop_grace, task.stop_cause});
-  update(task);
+  task.warning = warning;
+  runs(task, TaskState::kRunning);
+  if (news) update(task);
   return take();
+}
+
+/// Its shim says so, or the program itself: whichever is heard first. A stop that was asked while it
+/// was being started is carried out now.
+void AgentCore::runs(Task& task, TaskState state) {
+  const bool first = task.state < TaskState::kRunning;
+  task.spawning = false;
+  task.state = std::max(task.state, state);
+  if (first && task.stop_cause != Cause::kNone)
+    out_.push_back(SignalShim{task.prepare.task, task.stop_grace, task.stop_cause});
 }
 
 AgentEffects AgentCore::on_exit(const TaskId& id, const TaskEnd& how, Now now) {
@@ -453,8 +456,7 @@ AgentEffects AgentCore::on_ready(const TaskId& id, const TaskReadyInfo& info, No
   const auto it = tasks_.find(id);
   if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
   it->second.ready = info;
-  it->second.spawning = false;
-  it->second.state = TaskState::kReady;
+  runs(it->second, TaskState::kReady);
   update(it->second);
   return take();
 }

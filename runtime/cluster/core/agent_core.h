@@ -191,6 +191,7 @@ class AgentCore {
   void on(const CommitOutputs& message, Now now);
 
   void spawn(Task& task);
+  void runs(Task& task, TaskState state);
   void stop(Task& task, Duration grace, Cause cause, Now now);
   void end(Task& task, TaskEnd end, Now now);
   void update(const Task& task);  ///< sends its TaskUpdate
