@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   using namespace dlrun::api;
   try {
     Session task;
-    Table table = task.table({.name = "rows", .dim = 1, .consistency = DLRUN_ASP});
+    Table table = task.table({.name = "rows", .dim = 1, .consistency = Consistency::kAsp});
     Input train = task.input("train");
     std::vector<std::pair<unsigned, unsigned long long>> rows;
     while (auto batch = train.next()) {
