@@ -14,8 +14,9 @@ namespace dlrun::launcher {
 namespace {
 
 constexpr std::string_view kCommands[] = {
-    "run",     "submit", "list",  "show",   "status", "logs",  "kill", "hold", "release",
-    "requeue", "wait",   "nodes", "events", "why",    "check", "up",   "down", "version"};
+    "run",    "submit", "list",    "show", "status",  "logs",       "kill",         "hold",
+    "release", "requeue", "wait",  "nodes", "events", "why",        "check",        "up",
+    "down",   "version", "connect", "join-token", "certificates", "revoke"};
 // What main.cc serves itself: known here for "did you mean".
 constexpr std::string_view kDaemons[] = {"coordinator", "agent", "shard-host", "feeder"};
 constexpr const char* kGuardian = "local-guardian";
@@ -39,7 +40,9 @@ struct Line {
   LogFlags logs;
   EventFlags events;
   UpFlags up;
-  std::string job, file, reason, timeout;
+  ConnectFlags connect;
+  std::int64_t minutes = 60;
+  std::string job, file, reason, timeout, node;
   std::vector<std::string> jobs;
   bool out_only = false, err_only = false, hold = false;
   std::vector<std::string> extra;
@@ -237,6 +240,26 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
   up->add_flag("--tasks-as-root", line.up.tasks_as_root,
                "agents that run as root may run tasks so, beyond loopback");
   CLI::App* down = command("down", "end the cluster that up started, and what it runs");
+  CLI::App* connect =
+      command("connect", "use a cluster on other machines from this one",
+              "\nChecks that it answers, then writes cluster.json, token and ca.pem into "
+              "~/.dlrun (or DLRUN_HOME).\n\nExample:\n  dlrun connect "
+              "https://10.0.0.1:7443 --token-file rest.token --ca-file ca.pem\n");
+  connect->add_option("address", line.connect.url, "https://HOST:PORT of the coordinator")
+      ->required();
+  connect->add_option("--token-file", line.connect.token_file, "file with the REST token")
+      ->required();
+  connect->add_option("--ca-file", line.connect.ca_file, "the cluster's ca.pem");
+  CLI::App* join_token =
+      command("join-token", "a new short-lived token for machines that join",
+              "\nThe token alone goes to stdout, the join line to stderr.\n\nExample:\n  "
+              "(umask 077; dlrun join-token --minutes 10 > join.token)\n");
+  join_token->add_option("--minutes", line.minutes, "how long it is good (60)")
+      ->check(CLI::Range(1, 10'080));
+  CLI::App* certificates = command("certificates", "who belongs to the cluster, and until when");
+  CLI::App* revoke =
+      command("revoke", "put a node out of the cluster: its certificates count no more");
+  revoke->add_option("node", line.node, "name of the node")->required();
   CLI::App* version_command = command("version", "the version");
 
   try {
@@ -291,6 +314,10 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
   if (sub == check) return commands.check(line.file);
   if (sub == up) return commands.up(line.up);
   if (sub == down) return commands.down();
+  if (sub == connect) return commands.connect(line.connect);
+  if (sub == join_token) return commands.join_token(line.minutes);
+  if (sub == certificates) return commands.certificates();
+  if (sub == revoke) return commands.revoke(line.node);
   if (sub == version_command) return commands.version();
   return kInternal;
 }

@@ -9,6 +9,7 @@
 #include "runtime/cluster/core/api.h"
 #include "web/http.h"
 #include "web/hub.h"
+#include "web/security_admin.h"
 #include "web/server.h"
 
 namespace dlrun::web {
@@ -22,6 +23,7 @@ struct Context {
   LogSource& logs;
   std::shared_ptr<Hub> hub;
   const ServerOptions& options;
+  SecurityAdmin* security = nullptr;  ///< null: its endpoints are not there
 
   /// Asks the control plane; `then` runs on the loop, unless the server has stopped.
   void ask(cluster::ApiCall call, std::function<void(Result<cluster::ApiReply>)> then) const {

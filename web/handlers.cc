@@ -9,6 +9,8 @@
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 #include "runtime/jobspec/units.h"
+#include "web/call.h"
+#include "web/event_pumps.h"
 #include "web/control_metrics.h"
 #include "web/event_pumps.h"
 #include "web/log_pumps.h"
@@ -21,15 +23,6 @@ namespace {
 using jobspec::Json;
 
 constexpr std::uint32_t kListMax = 1000;
-
-Response json_response(int status, const Json& body) {
-  Response out;
-  out.status = status;
-  out.body = jobspec::dump(body) + "\n";
-  return out;
-}
-
-Response bad(std::string detail) { return problem(400, Errc::kInvalidArgument, std::move(detail)); }
 
 std::optional<jobspec::Syntax> syntax_of_content_type(std::string_view type) {
   type = type.substr(0, type.find(';'));
@@ -83,32 +76,6 @@ Result<std::map<LogRef, std::uint64_t>> parse_from(JobId job, std::string_view t
 
 }  // namespace
 
-struct Handlers::Call {
-  const Request* request = nullptr;  ///< only until the handler returns
-  Target target;
-  std::vector<std::string> args;  ///< what stood for {id}, {role}, ...
-  Reply reply;
-
-  /// The {id}; answers by itself and returns nullopt when it is none.
-  std::optional<JobId> job() {
-    const auto id = parse_job_id(args[0]);
-    if (!id) return reply(bad(id.error().context)), std::nullopt;
-    return *id;
-  }
-  /// A whole number in [low, high], or `absent`; false = answered.
-  template <class T>
-  bool number(const char* name, T& out, std::uint64_t low, std::uint64_t high) {
-    const auto text = target.param(name);
-    if (!text) return true;
-    const auto value = parse_u64(*text);
-    if (!value || *value < low || *value > high)
-      return reply(bad(fmt::format("{} must be a whole number from {} to {}", name, low, high))),
-             false;
-    out = static_cast<T>(*value);
-    return true;
-  }
-};
-
 struct Handlers::Endpoint {
   std::string_view method;
   std::string_view path;  ///< {x} stands for any one segment
@@ -137,6 +104,9 @@ const std::vector<Handlers::Endpoint>& Handlers::table() {
        &Handlers::log},
       {"GET", "/api/v1/events", {"after", "job", "limit", "follow"}, &Handlers::events},
       {"GET", "/api/v1/nodes", {}, &Handlers::nodes},
+      {"POST", "/api/v1/nodes/{id}/revoke", {}, &Handlers::revoke},
+      {"GET", "/api/v1/certificates", {}, &Handlers::certificates},
+      {"POST", "/api/v1/join-tokens", {}, &Handlers::join_token},
       {"GET", "/api/v1/health", {}, &Handlers::health},
       {"GET", "/api/v1/version", {}, &Handlers::version},
       {"GET", "/metrics", {}, &Handlers::metrics},
@@ -237,19 +207,6 @@ void Handlers::handle(const Request& request, Reply reply) {
     reply(std::move(answer));
   };
   (this->*endpoint->handle)(std::move(call));
-}
-
-template <class T>
-void Handlers::ask(Call call, cluster::ApiCall request, std::function<void(Call&, T&)> then) {
-  context_.ask(std::move(request), [call = std::move(call), then = std::move(then)](
-                                       Result<cluster::ApiReply> reply) mutable {
-    if (!reply) return call.reply(problem(reply.error()));
-    T* value = std::get_if<T>(&*reply);
-    if (value == nullptr)
-      return call.reply(
-          problem(500, Errc::kInternal, "the control plane gave an unexpected reply"));
-    then(call, *value);
-  });
 }
 
 void Handlers::submit(Call call) {

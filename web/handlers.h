@@ -64,6 +64,9 @@ class Handlers {
   void log(Call call);
   void events(Call call);
   void nodes(Call call);
+  void revoke(Call call);
+  void certificates(Call call);
+  void join_token(Call call);
   void health(Call call);
   void version(Call call);
   void metrics(Call call);

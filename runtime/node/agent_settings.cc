@@ -6,7 +6,8 @@ namespace dlrun::node {
 
 std::vector<Setting> agent_settings(AgentFlags& f) {
   return {
-      required_setting("data", &f.data, "folder for keys and tasks; made (0700) when missing"),
+      text_setting("data", &f.data,
+                   "folder for keys and tasks; made (0700) when missing; none: $DLRUN_HOME/agent, else /var/lib/dlrun/agent (root) or ~/.dlrun/agent"),
       text_setting("join", &f.join, "HOST:PORT of the coordinator's join line; needed once"),
       text_setting("token-file", &f.token_file, "file with the join token"),
       text_setting("ca-fingerprint", &f.ca_fingerprint, "sha256:... of the join line"),
@@ -22,12 +23,14 @@ std::vector<Setting> agent_settings(AgentFlags& f) {
   };
 }
 
-std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv) {
+std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv,
+                                                const std::string& default_data) {
   AgentFlags flags;
   const auto code =
       take_command_line("dlrun agent", "The agent of a dlrun cluster: one per machine.",
                         agent_settings(flags), argc, argv);
   if (code) return *code;
+  if (flags.data.empty()) flags.data = default_data;
   if (!flags.join.empty() && (flags.token_file.empty() || flags.ca_fingerprint.empty())) {
     std::fputs("dlrun agent: --join wants --token-file and --ca-fingerprint too\n", stderr);
     return 2;

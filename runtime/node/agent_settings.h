@@ -28,7 +28,8 @@ struct AgentFlags {
 /// Bound to `flags`, whose values are the defaults.
 std::vector<Setting> agent_settings(AgentFlags& flags);
 
-/// The flags, or the exit code of --help and of wrong usage.
-std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv);
+/// The flags, or the exit code of --help and of wrong usage. `default_data`: of --data.
+std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv,
+                                                const std::string& default_data);
 
 }  // namespace dlrun::node

@@ -12,13 +12,16 @@ namespace dlrun::node {
 
 struct CoordinatorFlags {
   std::string data;
-  std::string listen = "127.0.0.1";
-  std::uint16_t port = 0;
-  std::uint16_t join_port = 0;
-  std::string rest = "127.0.0.1:0";
-  std::string advertise;
-  std::vector<std::string> rest_hosts;
+  std::string listen = "127.0.0.1";  ///< literal address of the cluster, join and log ports
+  std::uint16_t port = 0;  ///< agents register here; 0 = the port of the last run, or any free one
+  std::uint16_t join_port = 0;       ///< same
+  std::uint16_t log_port = 0;        ///< same
+  std::string rest = "127.0.0.1:0";  ///< ADDR:PORT
+  std::string
+      advertise;  ///< host that agents use; "" = the listen address, or of the outgoing route
+  std::vector<std::string> rest_hosts;  ///< further names in Host and Origin
   std::int64_t join_token_minutes = 60;
+  std::int64_t certificate_life_s = 90 * 86'400;
   std::int64_t heartbeat_ms = 2000;
   std::int64_t suspect_ms = 10'000;
   std::int64_t lost_ms = 30'000;

@@ -190,6 +190,18 @@ TEST_F(CoordinatorTest, AReturningNodeIsFencedUntilWhatRanThereHasEnded) {
   EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kUp);
 }
 
+TEST_F(CoordinatorTest, AnExpelledNodeIsLostAtOnceAndItsJobsAreTold) {
+  join("a", 1);
+  submit(1);
+  EXPECT_TRUE(call(ExpelNode{NodeId{"nobody"}, "x"}).has_value());
+  ASSERT_TRUE(call(ExpelNode{NodeId{"a"}, "its certificate is revoked"}).has_value());
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kLost);
+  ASSERT_EQ(out<ToJob>().size(), 1u);
+  EXPECT_NE(std::get<NodeGone>(out<ToJob>()[0].input).reason.find("revoked"), std::string::npos);
+  ASSERT_TRUE(call(ExpelNode{NodeId{"a"}, "again"}).has_value());
+  EXPECT_TRUE(out<ToJob>().empty());
+}
+
 TEST_F(CoordinatorTest, AnIncarnationThatWasReplacedNeverComesBack) {
   join("a", 1);
   join("a", 2);

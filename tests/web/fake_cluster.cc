@@ -105,6 +105,8 @@ Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
       reply.jobs.back().tasks.clear();
     }
     out = cluster::ApiReply(std::move(reply));
+  } else if (std::holds_alternative<cluster::ExpelNode>(request)) {
+    out = cluster::ApiReply(cluster::ExpelAck{});
   } else if (std::holds_alternative<cluster::ListNodes>(request)) {
     out = cluster::ApiReply(cluster::NodeList{nodes_});
   } else if (const auto* why = std::get_if<cluster::WhyJob>(&request)) {

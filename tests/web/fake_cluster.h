@@ -91,6 +91,23 @@ class FakeLogs final : public web::LogSource {
   std::map<web::LogRef, Stream> streams_;
 };
 
+/// Knows node "j1", which has one certificate; minutes = 7: too many tokens.
+class FakeSecurity final : public web::SecurityAdmin {
+ public:
+  Result<web::JoinTokenView> issue_join_token(Duration life) override {
+    if (life == std::chrono::minutes(7)) return fail(Errc::kOverloaded, "too many live tokens");
+    return web::JoinTokenView{"dlj-00", WallTime{life.count()}, "dlrun agent --join"};
+  }
+  std::vector<web::CertificateView> certificates() override {
+    return {{"ab01", "j1", WallTime{1}, WallTime{2}, true, {}},
+            {"ab02", "j1", WallTime{1}, WallTime{2}, false, WallTime{2}}};
+  }
+  Result<std::vector<std::string>> revoke(const std::string& node) override {
+    if (node != "j1") return fail(Errc::kNotFound, "no such node");
+    return std::vector<std::string>{"ab01"};
+  }
+};
+
 class FakeMetrics final : public web::MetricsSource {
  public:
   std::vector<web::Metric> collect() override {

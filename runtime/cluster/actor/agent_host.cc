@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "runtime/cluster/actor/feeders.h"
+#include "runtime/cluster/actor/hmac_tokens.h"
 #include "runtime/cluster/actor/latest_progress.h"
 #include "runtime/cluster/actor/outputs.h"
 #include "runtime/cluster/actor/port_probe.h"
@@ -207,7 +208,7 @@ class AgentHost::Impl {
     DLRUN_TRY(write_start(task.dir, *task.start));
     DLRUN_ASSIGN(const std::string socket, open_socket(task));
     DLRUN_ASSIGN(shim::Spec spec, spec_of(task, socket));
-    shipper_->add(task.prepare.task, task.dir + "/logs");
+    ship(task.prepare, task.dir);
     return shims_->spawn(task.dir, std::move(spec));
   }
 
@@ -272,17 +273,21 @@ class AgentHost::Impl {
     if (it == tasks_.end()) return;
     const std::string dir = it->second.dir;
     const bool ran = it->second.start.has_value();
+    const PrepareTask prepare = std::move(it->second.prepare);
     tasks_.erase(it);
     server_->close(effect.task);
     (void)feeders_->drop_consumer(effect.task);
     if (!ran) return janitor_.post([dir] { remove_task_dir(dir); });
     if (Status ok = mark_cleaned(dir); !ok) log(ok.error().to_string());
-    ship_rest(effect.task, dir);
+    ship_rest(prepare, dir);
   }
 
-  void ship_rest(const TaskId& task, const std::string& dir) {
-    shipper_->add(task, dir + "/logs");
-    shipper_->finish(task, options_.ship_give_up, [this, dir](bool shipped) {
+  void ship(const PrepareTask& task, const std::string& dir) {
+    shipper_->add(task.task, dir + "/logs", {task.epoch, log_proof(task.token, options_.node)});
+  }
+  void ship_rest(const PrepareTask& task, const std::string& dir) {
+    ship(task, dir);
+    shipper_->finish(task.task, options_.ship_give_up, [this, dir](bool shipped) {
       // Not shipped: the next agent process tries again.
       if (shipped) janitor_.post([dir] { remove_task_dir(dir); });
     });
@@ -331,11 +336,11 @@ class AgentHost::Impl {
 
   void take_up(const FoundDir& dir) {
     const TaskId id = dir.found.task.task;
-    if (dir.cleaned) return ship_rest(id, dir.dir);
+    if (dir.cleaned) return ship_rest(dir.found.task, dir.dir);
     Task& task = tasks_[id];
     task = Task{dir.found.task, dir.found.start, dir.dir};
     if (!dir.has_shim || !task.start) return;
-    shipper_->add(id, dir.dir + "/logs");
+    ship(dir.found.task, dir.dir);
     if (!dir.found.end)
       if (const auto socket = open_socket(task); !socket) log(socket.error().to_string());
     if (Status ok = shims_->attach(dir.dir); !ok) {

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "runtime/actor/link_hub.h"
+#include "runtime/actor/link_messages.h"
 #include "runtime/cluster/actor/control_log.h"
 #include "runtime/cluster/actor/coordinator_actor.h"
 #include "runtime/cluster/actor/messages.h"
@@ -129,6 +130,11 @@ void CoordinatorNode::call(ApiCall request, Duration timeout, Reply reply) {
 
 std::shared_ptr<void> CoordinatorNode::subscribe(std::function<void(JobId)> listener) {
   return impl_->listeners->add(std::move(listener));
+}
+
+void CoordinatorNode::drop_peer(const NodeId& node, const std::string& reason) {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->hub) caf::anon_send(impl_->hub, actor::PeerDrop{node, reason});
 }
 
 caf::actor CoordinatorNode::hub() const {

@@ -48,6 +48,8 @@ class CoordinatorNode final : public ControlApi {
   void call(ApiCall request, Duration timeout, Reply reply) override;
   std::shared_ptr<void> subscribe(std::function<void(JobId)> listener) override;
   caf::actor hub() const;
+  /// Cuts the node's connection, with the reason; it may connect again if `verify` lets it.
+  void drop_peer(const NodeId& node, const std::string& reason);
 
  private:
   struct Impl;

@@ -127,8 +127,14 @@ struct ListEvents {
 struct GetHealth {
   friend bool operator==(const GetHealth&, const GetHealth&) = default;
 };
+/// The node is lost from now on, whatever its lease says; one that is not known is no error. It comes back by registering.
+struct ExpelNode {
+  NodeId node;
+  std::string reason;
+  friend bool operator==(const ExpelNode&, const ExpelNode&) = default;
+};
 using ApiCall = std::variant<SubmitJob, KillJob, GetJob, ListJobs, ListNodes, WhyJob, ListEvents,
-                             GetHealth, HoldJob, RequeueJob>;
+                             GetHealth, HoldJob, RequeueJob, ExpelNode>;
 
 struct SubmitAck {
   JobId job;
@@ -174,8 +180,11 @@ struct Health {
   std::string version;
   friend bool operator==(const Health&, const Health&) = default;
 };
+struct ExpelAck {
+  friend bool operator==(const ExpelAck&, const ExpelAck&) = default;
+};
 using ApiReply = std::variant<SubmitAck, KillAck, JobView, JobList, NodeList, WhyAnswer, EventList,
-                              Health, JobAck>;
+                              Health, JobAck, ExpelAck>;
 
 /// Implemented by the coordinator's shell. Thread safe. `reply` runs exactly once, on a thread of
 /// the callee, within `timeout` (kDeadlineExceeded then). A submit is answered after its event is

@@ -224,6 +224,14 @@ void CoordinatorCore::call(std::uint64_t id, const GetHealth&, Now now) {
   reply(id, ApiReply{std::move(health)});
 }
 
+void CoordinatorCore::call(std::uint64_t id, const ExpelNode& request, Now now) {
+  if (const auto change = membership_.expel(request.node, request.reason)) {
+    node_changed(*change, now);
+    place_ready(now);
+  }
+  reply(id, ApiReply{ExpelAck{}});
+}
+
 JobView CoordinatorCore::full_view(const LiveJob& job) const {
   JobView view = job.view;
   view.spec = *job.spec;

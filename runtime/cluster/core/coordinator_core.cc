@@ -214,6 +214,9 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
       settings_.bugs.has("unknown_tasks_left_running"))
     stale.clear();
   fence(node, stale, now);
+  if (joined == Membership::Joined::kBack &&
+      membership_.find(node)->state == NodeState::kFenced)  // what the log shows between lost and up
+    node_changed({node, NodeState::kFenced, "ends what it runs under epochs that are over"}, now);
   const Membership::Node& known = *membership_.find(node);
   placer_.set_schedulable(node, known.state == NodeState::kUp, std::string(to_string(known.state)));
   ack.sequence = message.sequence;

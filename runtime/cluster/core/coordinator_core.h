@@ -140,6 +140,7 @@ class CoordinatorCore {
   void call(std::uint64_t id, const WhyJob& request, Now now);
   void call(std::uint64_t id, const ListEvents& request, Now now);
   void call(std::uint64_t id, const GetHealth& request, Now now);
+  void call(std::uint64_t id, const ExpelNode& request, Now now);
 
   void on_register(const Register& message, Now now);
   void route(const NodeId& from, const TaskId& task, Epoch epoch, const FromAgent& message,

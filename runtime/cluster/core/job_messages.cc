@@ -31,7 +31,7 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
   message.cwd_required = !role.cwd.empty();
   message.resources = role.resources;
   message.slot = placed.slot;
-  message.token = tokens_.issue("task/" + to_string(placed.task), epoch());
+  message.token = tokens_.issue(task_purpose(placed.task), epoch());
   for (const PlacedTask& other : record_.tasks)
     if (other.task.role == role.name) message.world = std::max(message.world, other.task.rank + 1);
   message.inputs = spec.inputs;
