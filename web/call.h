@@ -1,5 +1,6 @@
 #pragma once
-/// web/call.h: one request under way, and what its handlers answer with. Private to handlers.cc and security_handlers.cc.
+/// web/call.h: one request under way, and what its handlers answer with. Private to handlers.cc and
+/// security_handlers.cc.
 
 #include <fmt/format.h>
 

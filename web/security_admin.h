@@ -1,7 +1,7 @@
 #pragma once
-/// web/security_admin.h: what REST lets an operator do about who belongs to the cluster. The coordinator implements it over its
-/// own files. Thread safe; a call may write a file, no more. Errors: kNotFound (no such node or certificate), kOverloaded (too
-/// many live tokens), kIo.
+/// web/security_admin.h: what REST lets an operator do about who belongs to the cluster. The
+/// coordinator implements it over its own files. Thread safe; a call may write a file, no more.
+/// Errors: kNotFound (no such node or certificate), kOverloaded (too many live tokens), kIo.
 
 #include <string>
 #include <vector>
@@ -29,8 +29,8 @@ class SecurityAdmin {
   virtual ~SecurityAdmin() = default;
   virtual Result<JoinTokenView> issue_join_token(Duration life) = 0;
   virtual std::vector<CertificateView> certificates() = 0;
-  /// All certificates of `node`; every join token ends with them, and the node is cut off. Returns the serials that count no
-  /// more. Again: the same answer.
+  /// All certificates of `node`; every join token ends with them, and the node is cut off. Returns
+  /// the serials that count no more. Again: the same answer.
   virtual Result<std::vector<std::string>> revoke(const std::string& node) = 0;
 };
 

@@ -1,8 +1,10 @@
 #pragma once
-/// runtime/node/security_desk.h: who belongs to the cluster, as the coordinator sees it: its certificates, the port where machines
-/// join, the tokens they need, the book of what was given out, and what an operator does about them over REST.
-/// Files in the data folder: tls/, join.token (always a good one), join_tokens, certificates (runtime/security).
-/// Errors: as runtime/security. Threads: `verify` from the hub's, SecurityAdmin from REST's, the rest from the owner's.
+/// runtime/node/security_desk.h: who belongs to the cluster, as the coordinator sees it: its
+/// certificates, the port where machines join, the tokens they need, the book of what was given
+/// out, and what an operator does about them over REST. Files in the data folder: tls/, join.token
+/// (always a good one), join_tokens, certificates (runtime/security).
+/// Errors: as runtime/security. Threads: `verify` from the hub's, SecurityAdmin from REST's, the
+/// rest from the owner's.
 
 #include <functional>
 #include <memory>
@@ -35,7 +37,8 @@ class SecurityDesk final : public web::SecurityAdmin {
   static Result<std::unique_ptr<SecurityDesk>> open(Options options);
 
   const security::CoordinatorCredentials& credentials() const { return credentials_; }
-  /// The peer holds the key of an agent's certificate of this cluster, for this name, and it was not revoked.
+  /// The peer holds the key of an agent's certificate of this cluster, for this name, and it was
+  /// not revoked.
   Status verify(const wire::LinkHello& hello);
   /// Whether the node has a certificate that counts, and has shown it.
   bool is_member(const NodeId& node) const;
@@ -55,7 +58,8 @@ class SecurityDesk final : public web::SecurityAdmin {
   /// A certificate for REST, for the coordinator's own life.
   Result<security::CredentialFiles> make_rest_certificate(
       const std::vector<std::string>& alt_names);
-  /// When the coordinator's certificate wants renewal, renews it: true then, and the join port uses it.
+  /// When the coordinator's certificate wants renewal, renews it: true then, and the join port uses
+  /// it.
   Result<bool> renew_if_due();
 
   Result<web::JoinTokenView> issue_join_token(Duration life) override;

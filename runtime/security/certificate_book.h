@@ -1,9 +1,11 @@
 #pragma once
-/// runtime/security/certificate_book.h: every certificate that this cluster's CA gave to an agent and that has not ended: whose it is,
-/// whether a node has shown it, whether it was revoked. In a 0600 file that only grows while the coordinator runs and is
+/// runtime/security/certificate_book.h: every certificate that this cluster's CA gave to an agent
+/// and that has not ended: whose it is, whether a node has shown it, whether it was revoked. In a
+/// 0600 file that only grows while the coordinator runs and is
 /// written anew at its start; what has ended by itself is forgotten then. A line: issued | seen | revoked, serial, node, when it
 /// began, ends, and (revoked) was revoked, in ns of the Unix time.
-/// Errors: kNotFound (nothing to revoke), kResourceExhausted (kEntriesMax), kCorrupt (names the line), kIo.
+/// Errors: kNotFound (nothing to revoke), kResourceExhausted (kEntriesMax), kCorrupt (names the
+/// line), kIo.
 /// Bounds: kEntriesMax. Durable when a call returns. Threads: safe from any thread.
 
 #include <map>
@@ -39,8 +41,8 @@ class CertificateBook {
   bool is_revoked(const std::string& serial_hex) const;
   /// Some node uses a certificate of this name: nobody else may get one for a token.
   bool is_taken(const std::string& node, WallTime now) const;
-  /// Revokes what `node` has; the serials that count no more, those of earlier calls included. kNotFound: the node has no
-  /// certificate that has not ended.
+  /// Revokes what `node` has; the serials that count no more, those of earlier calls included.
+  /// kNotFound: the node has no certificate that has not ended.
   Result<std::vector<std::string>> revoke(const std::string& node, WallTime now);
   /// By node, then by the time it was issued.
   std::vector<Entry> list() const;

@@ -1,4 +1,5 @@
-// The units in packaging/systemd, as systemd itself reads them. Nothing is started. Not run where systemd-analyze is missing.
+// The units in packaging/systemd, as systemd itself reads them. Nothing is started. Not run where
+// systemd-analyze is missing.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -82,7 +83,8 @@ TEST_F(Units, AMistakeInOneIsFound) {
 }
 
 TEST_F(Units, TheCoordinatorIsShutInAndTheAgentGivesNoRights) {
-  // The scale ends at 10 (wide open). Tasks of all kinds are the agent's children, so it stays more open.
+  // The scale ends at 10 (wide open). Tasks of all kinds are the agent's children, so it stays more
+  // open.
   EXPECT_EQ(analyze("dlrun-coordinator.service", unit("dlrun-coordinator.service"),
                     "security --offline=true --no-pager --threshold=25")
                 .first,

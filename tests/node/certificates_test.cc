@@ -1,4 +1,5 @@
-// Certificates over their life, with real daemons: renewed in time, revoked at run time, gone for good.
+// Certificates over their life, with real daemons: renewed in time, revoked at run time, gone for
+// good.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -61,7 +62,8 @@ TEST_F(Certificates, AreRenewedBeforeTheyEndOnBothSides) {
            cluster.coordinator().log().find("certificate is renewed") != std::string::npos;
   })) << cluster.logs();
   EXPECT_EQ(state_of("n0"), "up");
-  // Everything that stands now stands on renewed ones: an agent that comes back, a machine that joins, a coordinator that restarts.
+  // Everything that stands now stands on renewed ones: an agent that comes back, a machine that
+  // joins, a coordinator that restarts.
   cluster.kill_agent("n0", SIGKILL);
   cluster.start_agent("n0");
   cluster.start_agent("n1");

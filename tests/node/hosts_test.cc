@@ -1,5 +1,6 @@
-// Several hosts (tests/node/rack.h): a coordinator, agents that join with the line it prints, a person on another host who has the
-// launcher, the address, the CA and the token. A job trains across the hosts; one is cut off and comes back.
+// Several hosts (tests/node/rack.h): a coordinator, agents that join with the line it prints, a
+// person on another host who has the launcher, the address, the CA and the token. A job trains
+// across the hosts; one is cut off and comes back.
 
 #include <gtest/gtest.h>
 #include <signal.h>

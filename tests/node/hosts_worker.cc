@@ -1,6 +1,7 @@
-/// hosts_worker MS: counts what it reads. Each batch adds its rows to kKeys counters on the shards; after the barrier of all ranks,
-/// rank 0 prints "counted N rows" when every counter says N. Sums of integers in float32: exact, so that one row
-/// too many or too few shows. MS: how long a batch takes.
+/// hosts_worker MS: counts what it reads. Each batch adds its rows to kKeys counters on the shards;
+/// after the barrier of all ranks, rank 0 prints "counted N rows" when every counter says N. Sums
+/// of integers in float32: exact, so that one row too many or too few shows. MS: how long a batch
+/// takes.
 
 #include <cstdio>
 #include <cstdlib>
