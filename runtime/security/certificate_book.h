@@ -1,9 +1,9 @@
 #pragma once
 /// runtime/security/certificate_book.h: every certificate that this cluster's CA gave to an agent
 /// and that has not ended: whose it is, whether a node has shown it, whether it was revoked. In a
-/// 0600 file that only grows while the coordinator runs and is
-/// written anew at its start; what has ended by itself is forgotten then. A line: issued | seen | revoked, serial, node, when it
-/// began, ends, and (revoked) was revoked, in ns of the Unix time.
+/// 0600 file that only grows while the coordinator runs and is written anew at its start; what has
+/// ended by itself is forgotten then. A line is one word of (issued, seen, revoked), then serial,
+/// node, when it began, when it ends and when it was revoked (0: it counts), in ns of Unix time.
 /// Errors: kNotFound (nothing to revoke), kResourceExhausted (kEntriesMax), kCorrupt (names the
 /// line), kIo.
 /// Bounds: kEntriesMax. Durable when a call returns. Threads: safe from any thread.
