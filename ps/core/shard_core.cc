@@ -45,10 +45,10 @@ bool waits_for_clocks(const TableSchema& schema) noexcept {
 }  // namespace
 
 ShardCore::ShardCore(ShardSettings settings, SlotMap map)
-    : settings_(settings),
+    : settings_(std::move(settings)),
       map_(std::move(map)),
       slots_(kSlots, SlotState::kForeign),
-      members_(settings.workers) {
+      members_(settings_.workers) {
   DLRUN_ASSERT(map_.owner.size() == kSlots);
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     if (map_.owner[slot] == settings_.shard) slots_[slot] = SlotState::kServing;
@@ -74,11 +74,11 @@ Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> k
                         std::span<const float> values) const {
   if (!same_token(r.token, settings_.token))
     return fail(Errc::kPermissionDenied, "the token is not this job's");
-  if (r.version != kWireVersion) {
+  if (r.version != kWireVersion && !settings_.bugs.has("ps_version_ignored")) {
     return fail(Errc::kUnsupported, "wire version " + std::to_string(r.version) +
                                         "; this shard speaks " + std::to_string(kWireVersion));
   }
-  if (r.epoch < map_.epoch) {
+  if (r.epoch < map_.epoch && !settings_.bugs.has("ps_stale_epoch_accepted")) {
     return fail(Errc::kStaleEpoch, "epoch " + to_string(r.epoch) + " is over, now " +
                                        to_string(map_.epoch) + ": refetch the slot map");
   }
@@ -371,6 +371,7 @@ void ShardCore::forget_client(ClientId client) {
 }
 
 void ShardCore::on_worker_left(WorkerId worker, TimePoint now, Effects& effects) {
+  if (settings_.bugs.has("worker_gone_ignored")) return;
   if (!members_.leave(worker)) return;
   ++log_sequence_;
   std::vector<ClientId> clients;
@@ -389,7 +390,7 @@ Result<bool> ShardCore::readable(const RequestHeader& r, const TableState& table
   const TableSchema& schema = table.schema();
   if (r.worker == kNoWorker || !waits_for_clocks(schema)) return true;
   DLRUN_TRY(members_.admit(r.worker));
-  const std::uint64_t low = lowest(table);
+  const std::uint64_t low = lowest(table) + (settings_.bugs.has("reads_one_clock_early") ? 1 : 0);
   if (schema.consistency == Consistency::kBsp) {
     if (const std::uint64_t clock = table.clocks().of(r.worker); r.clock != clock) {
       return fail(Errc::kFailedPrecondition,
@@ -548,6 +549,7 @@ SlotImage ShardCore::export_slot(std::uint32_t slot) const {
   SlotImage image{.slot = slot};
   for (const auto& [id, table] : tables_) image.tables.push_back(table.export_slot(slot));
   for (const auto& [client, state] : clients_) {
+    if (settings_.bugs.has("slot_moves_without_window")) continue;
     const auto moved = state.moved.find(slot);
     image.windows.push_back(
         {client, state.worker, moved == state.moved.end() ? state.window : moved->second.window});

@@ -45,6 +45,7 @@
 #include "ps/core/dedup_window.h"
 #include "ps/core/msg.h"
 #include "ps/core/table.h"
+#include "runtime/base/planted_bugs.h"
 
 namespace dlrun::ps {
 
@@ -69,6 +70,7 @@ struct ShardSettings {
   std::uint32_t parked_max = 4096;
   std::uint64_t parked_bytes_max = 256u << 20;
   std::uint64_t kept_bytes_max = 4ull << 30;  ///< BSP pushes of open clocks
+  PlantedBugs bugs;
 };
 
 /// A slot on the move: rows, kept pushes and clocks of every table, windows of every client.

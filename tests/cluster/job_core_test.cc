@@ -599,6 +599,25 @@ TEST(JobCore, ARoleThatTellsItsReadinessHoldsBackThoseThatComeAfterIt) {
   h.update("n0", h.task("server", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSignal, .signal = 15});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kSucceeded);
+TEST(JobCore, ALeaseThatBecomesDurableWithTheEndOfItsTaskIsNotGranted) {
+  JobSpec spec = spec_of(2);
+  io::InputSpec input;
+  input.name = "train";
+  input.uris = {"x"};
+  spec.inputs = {input};
+  JobHarness h(spec, [](const auto& inputs) { return std::make_unique<io::LedgerCore>(inputs); });
+  h.place();
+  h.run_all_workers(2);
+  const Epoch epoch{1, 1};
+  h.from("n0", InputFiles{h.task("worker", 0), epoch, "train", {{"f", 64u << 20, "e"}}, 1});
+  h.sent.clear();
+  h.hold_store = true;
+  h.exits("n1", h.task("worker", 1), 0);  // its record is under way: what follows makes the next commit
+  h.from("n0", LeaseSplits{h.task("worker", 0), epoch, "train", 2, 2});
+  h.exits("n0", h.task("worker", 0), 1);
+  h.release_store();
+  EXPECT_TRUE(h.sent_of<LeaseReply>().empty());
+  EXPECT_EQ(h.sent_of<TaskEndAck>().size(), 2u);
 }
 
 }  // namespace

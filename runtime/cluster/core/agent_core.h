@@ -30,7 +30,7 @@
 
 #include "runtime/cluster/core/msg.h"
 #include "runtime/cluster/core/now.h"
-#include "runtime/cluster/core/planted_bugs.h"
+#include "runtime/base/planted_bugs.h"
 
 namespace dlrun::cluster {
 

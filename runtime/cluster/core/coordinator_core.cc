@@ -347,6 +347,9 @@ CoordinatorEffects CoordinatorCore::on_job(const JobToCoordinator& message, Now 
                         LiveJob& job = it->second;
                         if (m.view.generation > job.generation || m.view.epoch >= job.epoch)
                           job.view = m.view;
+                        if (settings_.bugs.has("slots_released_early") &&
+                            m.view.state == JobState::kStopping)
+                          placer_.release(m.view.id);
                       },
                       [&](const JobNeedsPlacement& m) { on_needs_placement(m, now); },
                       [&](const JobOver& m) { on_job_over(m, now); }},

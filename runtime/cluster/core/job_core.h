@@ -62,7 +62,7 @@
 #include "runtime/cluster/core/job_record.h"
 #include "runtime/cluster/core/now.h"
 #include "runtime/cluster/core/persist_gate.h"
-#include "runtime/cluster/core/planted_bugs.h"
+#include "runtime/base/planted_bugs.h"
 #include "runtime/cluster/core/tokens.h"
 
 namespace dlrun::cluster {
@@ -244,6 +244,7 @@ class JobCore {
   bool take_done(const TaskId& consumer, const std::string& input,
                  const std::vector<io::SplitKey>& done);
   void drop_consumer(std::size_t index);
+  bool is_late_lease(const JobEffect& effect) const;
   void set_state(JobState state);
   JobEffects flush(Now now);
 
