@@ -45,9 +45,9 @@ constexpr std::array kLayers = {
     Layer{"scheduler/actor", 8},
     Layer{"ps/shard", 8},
     Layer{"io/feeder", 8},
-    Layer{"runtime/sim", 8},
     Layer{"runtime/cluster/actor", 9},
     Layer{"web", 9},
+    Layer{"runtime/sim", 9},
     Layer{"launcher", 10},
     Layer{"runtime/node", 11},
 };
