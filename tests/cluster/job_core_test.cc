@@ -599,6 +599,8 @@ TEST(JobCore, ARoleThatTellsItsReadinessHoldsBackThoseThatComeAfterIt) {
   h.update("n0", h.task("server", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSignal, .signal = 15});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kSucceeded);
+}
+
 TEST(JobCore, ALeaseThatBecomesDurableWithTheEndOfItsTaskIsNotGranted) {
   JobSpec spec = spec_of(2);
   io::InputSpec input;
