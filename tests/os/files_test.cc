@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -97,6 +98,27 @@ TEST_F(Files, ALockIsHeldByOneAndNamesItsHolder) {
       << second.error().context;
   held = FileLock::open(path("other"));
   EXPECT_TRUE(FileLock::hold(path("lock"))) << "the first owner is gone";
+}
+
+TEST_F(Files, ALockThatADeadProcessLeftWithItsForkIsWaitedFor) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    auto held = FileLock::hold(path("lock"));
+    if (::fork() == 0) ::usleep(300'000);  // inherits it, and outlives the process that it names
+    const char byte = held ? 'y' : 'n';
+    if (::write(ready[1], &byte, 1) != 1) ::_exit(1);
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
+  const auto now = FileLock::hold(path("lock"));
+  EXPECT_TRUE(now) << now.error().to_string();
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 TEST_F(Files, SharedLocksGoTogetherAndAnExclusiveOneWaits) {
