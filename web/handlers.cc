@@ -10,7 +10,6 @@
 #include "runtime/jobspec/json.h"
 #include "runtime/jobspec/units.h"
 #include "web/call.h"
-#include "web/event_pumps.h"
 #include "web/control_metrics.h"
 #include "web/event_pumps.h"
 #include "web/log_pumps.h"

@@ -77,7 +77,7 @@ TEST_F(Units, SystemdHasNothingToSayAboutThem) {
 
 TEST_F(Units, AMistakeInOneIsFound) {
   std::string text = unit("dlrun-agent.service");
-  text.replace(text.find("KillMode=process"), 16, "KilMode=process");
+  text.replace(text.find("\nKillMode=process"), 17, "\nKilMode=process");
   const auto [code, said] = analyze("dlrun-agent.service", text, "verify --man=no");
   EXPECT_TRUE(code != 0 || !said.empty());
 }
