@@ -252,6 +252,7 @@ TEST_F(FeederTest, AttachSaysWhatIsWrongWithTheInput) {
   const auto nothing = attach(1);
   ASSERT_FALSE(nothing);
   EXPECT_EQ(nothing.error().code, Errc::kNotFound);
+  ASSERT_TRUE(eventually([&] { return feeder_->attached() == 0; }));
   write_rows({10});
   ASSERT_TRUE(attach(1));
   ASSERT_TRUE(eventually([&] { return feeder_->attached() == 0; }));
