@@ -59,7 +59,7 @@ class Control final : public cluster::ControlApi {
           cluster::EventList{{{.sequence = 1, .job = JobId{1}, .kind = "job_submitted"}}, 1}));
     reply(cluster::ApiReply(cluster::Health{}));
   }
-  std::shared_ptr<void> subscribe(std::function<void(std::uint64_t)>) override {
+  std::shared_ptr<void> subscribe(std::function<void(JobId)>) override {
     return std::make_shared<int>(0);
   }
 
