@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "launcher/job_follower.h"
@@ -38,14 +37,9 @@ std::string short_time(const json& object, const char* name) {
   return text;
 }
 
-/// Without one, a submit that is tried again after a lost answer would be a second job.
-Result<std::string> random_key() {
+std::string random_key() {
   unsigned char bytes[16];
-  ssize_t n = 0;
-  do {
-    n = ::getrandom(bytes, sizeof bytes, 0);
-  } while (n < 0 && errno == EINTR);
-  if (n != sizeof bytes) return fail_errno("no random bytes for the submit's key");
+  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return "";
   std::string out;
   for (const unsigned char b : bytes) out += fmt::format("{:02x}", b);
   return out;
@@ -146,12 +140,10 @@ int Commands::run(const RunFlags& flags, bool quiet) {
                                std::max(memory, world_.memory_bytes),
                                [&](std::string text) { status.say(text); });
   if (!cluster) return fail_with(cluster.error());
-  const auto key = random_key();
-  if (!key) return fail_with(key.error());
   const auto body = (*cluster)->client().call({.method = "POST",
                                                .target = "/api/v1/jobs",
                                                .body = jobspec::dump(jobspec::to_json(*spec)),
-                                               .idempotency_key = *key});
+                                               .idempotency_key = random_key()});
   if (!body) return fail_with(body.error(), kBadJob);
   const json ack = json::parse(*body, nullptr, false);
   if (!ack.is_object() || !ack.contains("id"))
@@ -177,12 +169,10 @@ int Commands::submit(const RunFlags& flags) {
                       "run works without"});
   auto cluster = Cluster::open(world_, 0, 0, 0, [](std::string) {});
   if (!cluster) return fail_with(cluster.error());
-  const auto key = random_key();
-  if (!key) return fail_with(key.error());
   const auto body = (*cluster)->client().call({.method = "POST",
                                                .target = "/api/v1/jobs",
                                                .body = jobspec::dump(jobspec::to_json(*spec)),
-                                               .idempotency_key = *key});
+                                               .idempotency_key = random_key()});
   if (!body) return fail_with(body.error(), kBadJob);
   if (common_.json) return print_json(*body), kOk;
   const json ack = json::parse(*body, nullptr, false);
@@ -282,7 +272,6 @@ int Commands::logs(const LogFlags& flags) {
   options.follow = flags.follow;
   options.shard_logs = true;
   options.raw = flags.raw;
-  options.json_logs = common_.json;
   options.filter = true;
   options.role = flags.role;
   options.stream = flags.stream;
@@ -293,31 +282,24 @@ int Commands::logs(const LogFlags& flags) {
   return *code == 130 || *code == 141 ? *code : kOk;
 }
 
-int Commands::order(const std::vector<std::string>& jobs, const std::string& order,
-                    const std::string& reason, bool hold, const std::string& said) {
+int Commands::kill(const std::vector<std::string>& jobs, const std::string& reason) {
   auto cluster = Cluster::open(world_, 0, 0, 0, [](std::string) {});
   if (!cluster) return fail_with(cluster.error());
   int code = kOk;
   for (const std::string& job : jobs) {
-    json body = json::object();
-    if (!reason.empty()) body["reason"] = reason;
-    if (hold) body["hold"] = true;
+    const json body = reason.empty() ? json::object() : json{{"reason", reason}};
     const auto reply = (*cluster)->client().call(
         {.method = "POST",
-         .target = job_path(job) + "/" + order,
+         .target = job_path(job) + "/kill",
          .body = body.dump(-1, ' ', false, json::error_handler_t::replace)});
     if (!reply)
       code = fail_with(reply.error());
     else if (common_.json)
       print_json(*reply);
     else
-      world_.err(fmt::format("dlrun: {} {}\n", job, said));
+      world_.err(fmt::format("dlrun: {} will be killed\n", job));
   }
   return code;
-}
-
-int Commands::kill(const std::vector<std::string>& jobs, const std::string& reason) {
-  return order(jobs, "kill", reason, false, "will be killed");
 }
 
 int Commands::wait(const std::string& job, const std::string& timeout) {

@@ -47,9 +47,9 @@ Result<LeaseAnswer> TaskAgentLink::lease(const task::FeederLease& request, Durat
   return to->feeder_lease(request, timeout);
 }
 
-Status TaskAgentLink::gone(const TaskId& consumer) {
+Status TaskAgentLink::done(const task::FeederDone& done) {
   DLRUN_ASSIGN(auto* const to, client());
-  return to->send(task::FeederGone{consumer});
+  return to->send(done);
 }
 
 }  // namespace dlrun::io

@@ -128,22 +128,13 @@ PipeReader::~PipeReader() = default;
 
 Result<std::unique_ptr<PipeReader>> PipeReader::attach(const std::string& feeder_socket,
                                                        const cluster::Token& token,
-                                                       Duration timeout,
-                                                       const std::vector<SplitProgress>& progress) {
+                                                       Duration timeout) {
   const TimePoint deadline = now() + timeout;
   auto impl = std::make_unique<Impl>();
   DLRUN_ASSIGN(impl->socket, connect_unix(feeder_socket));
-  if (progress.size() > kProgressMax)
-    return fail(Errc::kInvalidArgument,
-                "progress of more than " + std::to_string(kProgressMax) + " splits");
   Hello hello;
   hello.token = token;
-  hello.progress = static_cast<std::uint32_t>(progress.size());
-  std::vector<std::byte> message(sizeof hello + progress.size() * sizeof(SplitProgress));
-  std::memcpy(message.data(), &hello, sizeof hello);
-  if (!progress.empty())
-    std::memcpy(message.data() + sizeof hello, progress.data(), message.size() - sizeof hello);
-  DLRUN_TRY(send_message(impl->socket.get(), message, {}));
+  DLRUN_TRY(send_message(impl->socket.get(), std::as_bytes(std::span(&hello, 1)), {}));
   Answer answer;
   DLRUN_ASSIGN(Received received,
                receive_message(impl->socket.get(), std::as_writable_bytes(std::span(&answer, 1)),

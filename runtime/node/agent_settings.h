@@ -1,13 +1,10 @@
 #pragma once
-/// runtime/node/agent_settings.h: what can be set of `dlrun agent` (docs/settings.md is made from the same table).
+/// runtime/node/agent_settings.h: the command line of `dlrun agent`.
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <variant>
-#include <vector>
-
-#include "runtime/node/settings.h"
 
 namespace dlrun::node {
 
@@ -25,11 +22,7 @@ struct AgentFlags {
   bool tasks_as_root = false;
 };
 
-/// Bound to `flags`, whose values are the defaults.
-std::vector<Setting> agent_settings(AgentFlags& flags);
-
-/// The flags, or the exit code of --help and of wrong usage. `default_data`: of --data.
-std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv,
-                                                const std::string& default_data);
+/// The flags, or the exit code of --help and of wrong usage.
+std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv);
 
 }  // namespace dlrun::node

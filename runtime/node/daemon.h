@@ -7,7 +7,6 @@
 
 #include "runtime/base/result.h"
 #include "runtime/base/time.h"
-#include "runtime/os/file_lock.h"
 
 namespace dlrun::node {
 
@@ -21,14 +20,14 @@ class DataFolder {
   /// it (its pid), it is of another kind, or of a newer version; kPermissionDenied, kIo,
   /// kResourceExhausted: it cannot be written.
   static Result<std::unique_ptr<DataFolder>> open(const std::string& path, const std::string& kind);
+  ~DataFolder();
   const std::string& path() const { return path_; }  ///< absolute
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
-  DataFolder(std::string path, os::FileLock lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
+  DataFolder(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
   std::string path_;
-  os::FileLock lock_;
+  int lock_fd_;
 };
 
 /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts later; ignores SIGPIPE.

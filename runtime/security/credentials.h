@@ -24,23 +24,19 @@ struct CoordinatorCredentials {
   PemPair ca;
   CredentialFiles files;
   std::string ca_fingerprint;
-  WallTime renew_at;  ///< of the coordinator's certificate: call again
 };
 
-inline constexpr Duration kCertificateLife = std::chrono::hours(24 * 90);
-
 /// First call: makes the CA and the coordinator's certificate. Later: loads, checks, and renews the
-/// coordinator's certificate (for `life`) when less than a third of its life is left. A crash in
-/// between leaves nothing half made.
-Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now,
-                                                    Duration life = kCertificateLife);
+/// coordinator's certificate when less than a third of its life is left. A crash in between leaves
+/// nothing half made.
+Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now);
 
 /// A certificate for a TLS server that people's tools reach by name or address (REST), made anew:
 /// <name>.pem, <name>.key.
 Result<CredentialFiles> make_server_certificate(const std::string& folder, const std::string& name,
                                                 const PemPair& ca,
                                                 const std::vector<std::string>& alt_names,
-                                                WallTime now, Duration life = kCertificateLife);
+                                                WallTime now);
 
 struct NodeCredentials {
   CredentialFiles files;
@@ -48,15 +44,15 @@ struct NodeCredentials {
   std::string certificate_pem;  ///< the whole file
   std::string key_pem;
   std::string ca_pem;
-  WallTime renew_at;  ///< less than a third of its life is left from then on
+  bool renew_soon = false;  ///< less than a third of its life is left
 };
 /// Loads and checks what join_cluster stored. kNotFound: never joined.
 Result<NodeCredentials> open_node(const std::string& folder, CertKind kind, WallTime now);
-/// When the certificate wants to be renewed.
-WallTime renew_at(const CertInfo& info);
 /// Key first, certificate last: node.pem exists only when all is there.
 Status store_node(const std::string& folder, const std::string& key_pem,
                   const std::string& certificate_pem, const std::string& ca_pem);
+
+inline constexpr Duration kCertificateLife = std::chrono::hours(24 * 90);
 
 /// Proof that the sender of a registration holds the key of its certificate: ECDSA over
 /// `statement`, DER.

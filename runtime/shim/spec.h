@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "runtime/base/result.h"
-#include "runtime/os/files.h"
 
 namespace dlrun::shim {
 
@@ -59,7 +58,6 @@ enum class EndCause : std::uint8_t {
   kStartFailed = 9,
   kPreempted = 10,
   kCoordinator = 11,
-  kStopped = 12,
 };
 
 struct Exit {
@@ -90,8 +88,7 @@ struct Report {
   std::int64_t pid = 0;  ///< of the program
   std::int64_t shim_pid = 0;
   std::string isolation;
-  Exit exit;            ///< when kEnded
-  std::string warning;  ///< what could not be done as the spec asks; "" = nothing
+  Exit exit;  ///< when kEnded
   friend bool operator==(const Report&, const Report&) = default;
 };
 
@@ -117,7 +114,9 @@ Result<Command> decode_command(std::string_view bytes);
 
 inline constexpr std::size_t kSpecBytesMax = 32u << 20;
 
-using os::read_file;
-using os::write_file;
+/// Whole file, at most `bytes_max`. kNotFound when absent.
+Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
+/// Writes <path>.tmp and renames it. No fsync.
+Status write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace dlrun::shim

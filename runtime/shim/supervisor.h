@@ -14,7 +14,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -65,7 +64,7 @@ class Supervisor {
   int lock_fd_, signal_fd_ = -1, listen_fd_ = -1;
   std::vector<int> peers_;
   Output out_[2];
-  std::unique_ptr<LogWriter> logs_[2];
+  LogWriter* logs_[2] = {nullptr, nullptr};
 
   Phase phase_ = Phase::kStarting;
   pid_t pid_ = 0;

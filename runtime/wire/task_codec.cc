@@ -1,6 +1,5 @@
 #include "runtime/wire/task_codec.h"
 
-#include "runtime/base/overload.h"
 #include "runtime/wire/common_codec.h"
 #include "runtime/wire/task.capnp.h"
 
@@ -9,6 +8,11 @@ namespace {
 
 using Server = schema::TaskToServer;
 using Client = schema::TaskToClient;
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
 
 /// 0 = none. A code of a newer peer reads as kInternal; its context stays.
 Errc get_errc(std::uint32_t code) {
@@ -55,12 +59,6 @@ Result<task::ToServer> get_server(Server::Reader r) {
       to.splits_max = m.getSplitsMax();
       to.resync = m.getResync();
       to.held = get(m.getHeld());
-      to.done = get(m.getDone());
-      return to;
-    }
-    case Server::FEEDER_GONE: {
-      task::FeederGone to;
-      DLRUN_ASSIGN(to.consumer, get(r.getFeederGone().getConsumer()));
       return to;
     }
     case Server::FEEDER_DONE: {
@@ -149,7 +147,7 @@ Result<task::ToClient> get_client(Client::Reader r) {
 std::string encode(const task::ToServer& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Server>();
-  std::visit(Overload{
+  std::visit(Overloaded{
                  [&](const task::Hello& m) {
                    auto to = root.initHello();
                    to.setVersion(m.version);
@@ -192,7 +190,6 @@ std::string encode(const task::ToServer& message) {
                    to.setSplitsMax(m.splits_max);
                    to.setResync(m.resync);
                    put(to.initHeld(static_cast<unsigned>(m.held.size())), m.held);
-                   put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
                  },
                  [&](const task::FeederDone& m) {
                    auto to = root.initFeederDone();
@@ -200,9 +197,6 @@ std::string encode(const task::ToServer& message) {
                    to.setInput(m.input);
                    to.setSplitId(m.split_id);
                    to.setPass(m.pass);
-                 },
-                 [&](const task::FeederGone& m) {
-                   put(root.initFeederGone().initConsumer(), m.consumer);
                  },
              },
              message);
@@ -213,7 +207,7 @@ std::string encode(const task::ToClient& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Client>();
   std::visit(
-      Overload{
+      Overloaded{
           [&](const task::Welcome& m) {
             auto to = root.initWelcome();
             to.setVersion(m.version);

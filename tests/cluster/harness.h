@@ -70,8 +70,7 @@ class JobHarness {
 
   Now now() const { return {TimePoint{} + at, WallTime{at.count()}}; }
   void place(std::uint32_t generation = 1) {
-    JobPlaced placed = placed_of(spec_, job, Generation{generation}, Epoch{1, generation});
-    placed.at = now().wall;
+    const JobPlaced placed = placed_of(spec_, job, Generation{generation}, Epoch{1, generation});
     log.push_back(placed);
     take(core->on_input(Placed{placed}, now()));
   }

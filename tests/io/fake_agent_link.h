@@ -11,7 +11,6 @@
 
 #include "io/core/ledger_core.h"
 #include "io/feeder/agent_link.h"
-#include "tests/io/serve_lease.h"
 
 namespace dlrun::io {
 
@@ -30,21 +29,26 @@ class FakeAgentLink final : public AgentLink {
     if (!open_.wait_for(lock, timeout, [this] { return !closed_; }))
       return fail(Errc::kDeadlineExceeded, "the coordinator does not answer");
     ++leases_;
-    const bool lost = lose_every_ != 0 && leases_ % lose_every_ == 0;
-    if (lost && leases_ % (2 * lose_every_) == 0)  // already on its way there
-      return fail(Errc::kUnavailable, "the agent was restarted");
+    const bool dies = lose_every_ != 0 && leases_ % lose_every_ == 0;
+    if (dies)
+      said_done_.clear();  // what the agent had not yet passed on dies with it
+    else
+      pass_on();
     if (dropped_.contains(request.consumer))
       return fail(Errc::kStaleEpoch, "the task has ended");  // as the job does
     if (refuse_with_ != Errc{}) return fail(refuse_with_, "refused by the test");
-    resyncs_ += request.resync;
-    auto answer = serve_lease(ledger_, request);
-    changed_.notify_all();
-    if (lost) return fail(Errc::kUnavailable, "the agent was restarted");  // on its way back
+    if (request.resync) {
+      ++resyncs_;
+      ledger_.resync(request.input, request.consumer, request.held);
+    }
+    auto answer = ledger_.lease(request.input, request.consumer, request.splits_max);
+    if (dies) return fail(Errc::kUnavailable, "the agent was restarted");  // the answer is lost
     return answer;
   }
-  Status gone(const TaskId& consumer) override {
+  Status done(const task::FeederDone& d) override {
     const std::lock_guard lock(mutex_);
-    gone_.insert(consumer);
+    said_done_.push_back(d);
+    if (lose_every_ == 0) pass_on();
     changed_.notify_all();
     return {};
   }
@@ -74,16 +78,10 @@ class FakeAgentLink final : public AgentLink {
   }
   bool wait_done(const std::string& input, std::uint64_t n, Duration timeout) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, timeout, [&] { return ledger_.counts(input)->done >= n; });
-  }
-  bool wait_gone(const TaskId& consumer, Duration timeout) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, timeout, [&] { return gone_.contains(consumer); });
-  }
-  /// Requests: each is one record of the job's log.
-  int requests() {
-    const std::lock_guard lock(mutex_);
-    return leases_;
+    return changed_.wait_for(lock, timeout, [&] {
+      pass_on();
+      return ledger_.counts(input)->done >= n;
+    });
   }
   int resyncs() {
     const std::lock_guard lock(mutex_);
@@ -91,10 +89,17 @@ class FakeAgentLink final : public AgentLink {
   }
 
  private:
+  void pass_on() {
+    for (const task::FeederDone& d : said_done_)
+      (void)ledger_.done(d.input, d.consumer, d.split_id, d.pass);  // a repeated one is refused
+    said_done_.clear();
+  }
+
   std::mutex mutex_;
   std::condition_variable open_, changed_;
   LedgerCore ledger_;
-  std::set<TaskId> dropped_, gone_;
+  std::vector<task::FeederDone> said_done_;
+  std::set<TaskId> dropped_;
   Errc refuse_with_{};
   int lose_every_ = 0, leases_ = 0, resyncs_ = 0;
   bool closed_ = false;

@@ -19,7 +19,6 @@ struct StoreEvents {
 struct StoreDone {
   std::uint64_t id = 0;
   Status status;
-  std::vector<JobId> jobs;  ///< what the events were of, each once
 };
 struct StoreRead {
   std::variant<ReadJob, ReadJobs, ReadEvents> query;
@@ -56,10 +55,9 @@ struct ApiRequest {
   std::shared_ptr<ApiAnswer> answer;
 };
 struct ApiSweep {};
-/// What a job reports; none: only that what it recorded shows in what it reported before.
 struct FromJob {
   JobId job;
-  std::optional<JobToCoordinator> message;
+  JobToCoordinator message;
 };
 struct StartCoordinator {};
 
