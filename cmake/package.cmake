@@ -25,6 +25,7 @@ if(TARGET dlrun_client)
 endif()
 install(FILES packaging/systemd/dlrun-coordinator.service packaging/systemd/dlrun-agent.service DESTINATION lib/systemd/system)
 install(FILES README.md LICENSE CHANGELOG.md DESTINATION share/doc/dlrun)
+install(DIRECTORY docs/ DESTINATION share/doc/dlrun FILES_MATCHING PATTERN "*.md")
 
 # Component `bundle`, for the tarball only: what the programs load, next to them.
 set(elf_programs)

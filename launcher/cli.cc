@@ -13,9 +13,10 @@
 namespace dlrun::launcher {
 namespace {
 
-constexpr std::string_view kCommands[] = {"run",  "submit", "list", "show",  "status",
-                                          "logs", "kill",   "wait", "nodes", "events",
-                                          "why",  "check",  "up",   "down",  "version"};
+constexpr std::string_view kCommands[] = {
+    "run",    "submit", "list",    "show", "status",  "logs",       "kill",         "hold",
+    "release", "requeue", "wait",  "nodes", "events", "why",        "check",        "up",
+    "down",   "version", "connect", "join-token", "certificates", "revoke"};
 // What main.cc serves itself: known here for "did you mean".
 constexpr std::string_view kDaemons[] = {"coordinator", "agent", "shard-host", "feeder"};
 constexpr const char* kGuardian = "local-guardian";
@@ -27,6 +28,7 @@ Examples:
   dlrun run -n 2 --input train=data/*.libsvm,format=libsvm,batch_rows=256 -- python3 train.py
   dlrun up --nodes 2 ; dlrun nodes ; dlrun down     a cluster on this machine that stays
   dlrun submit job.toml ; dlrun logs -f j12 ; dlrun wait j12
+  dlrun submit --hold job.toml ; dlrun release j12 ; dlrun requeue j12
 
 `dlrun COMMAND --help` tells more. Exit codes: the program's own, 128 + signal, and those of docs/exit-codes.md.
 Daemons: dlrun coordinator, dlrun agent.)";
@@ -38,9 +40,11 @@ struct Line {
   LogFlags logs;
   EventFlags events;
   UpFlags up;
-  std::string job, file, reason, timeout;
+  ConnectFlags connect;
+  std::int64_t minutes = 60;
+  std::string job, file, reason, timeout, node;
   std::vector<std::string> jobs;
-  bool out_only = false, err_only = false;
+  bool out_only = false, err_only = false, hold = false;
   std::vector<std::string> extra;
 };
 
@@ -53,6 +57,11 @@ void add_run_flags(CLI::App* sub, Line& line) {
   sub->add_option("--input", f.inputs,
                   "an input: name=PATH[,format=libsvm|libffm|csv|tsv,batch_rows=..,passes=..,...]; "
                   "several times")
+      ->type_name("SPEC");
+  sub->add_option("--output", f.outputs,
+                  "a folder that appears whole, and only if the job succeeds: name=FOLDER; rank 0 "
+                  "writes into "
+                  "$DLRUN_OUTPUT_NAME; several times")
       ->type_name("SPEC");
   sub->add_option(
          "--env", f.env,
@@ -85,6 +94,23 @@ std::vector<std::string_view> known_commands() {
   std::vector<std::string_view> out(std::begin(kCommands), std::end(kCommands));
   out.insert(out.end(), std::begin(kDaemons), std::end(kDaemons));
   return out;
+}
+
+/// For the first of `args` that is no flag of `app`: which it may have been meant to be.
+std::string nearest_flag(const std::vector<std::string>& args, const CLI::App& app) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back(name);
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  for (const std::string& arg : args) {
+    if (!arg.starts_with("--")) continue;
+    const std::string name =
+        arg.substr(2, arg.find('=') == std::string::npos ? arg.size() : arg.find('=') - 2);
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string near = jobspec::nearest(name, views);
+    return near.empty() ? "" : fmt::format("; did you mean --{}?", near);
+  }
+  return "";
 }
 
 bool looks_like_job_file(const std::string& name) {
@@ -154,6 +180,7 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
                              "\nExamples:\n  dlrun submit job.toml\n  id=$(dlrun submit -n 8 -- "
                              "./train) && dlrun logs -f $id && dlrun wait $id\n");
   add_run_flags(submit, line);
+  submit->add_flag("--hold", line.run.hold, "it waits as HELD until dlrun release");
   CLI::App* list = command("list", "jobs, newest first");
   list->add_option("--state", line.list.state, "only this state: RUNNING, FAILED, ...");
   list->add_option("--owner", line.list.owner, "only this owner's");
@@ -165,7 +192,8 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
   status->add_option("job", line.job, "j12");
   CLI::App* logs =
       command("logs", "output of a job",
-              "\nOn a terminal control sequences are made harmless; into a pipe, or with --raw, "
+              "\n--json gives one object a piece, its bytes in base64. On a terminal control "
+              "sequences are made harmless; into a pipe, or with --raw, "
               "bytes are exact.\n\nExamples:\n  dlrun logs -f j12\n  dlrun logs j12 --role worker "
               "--rank 3 --stderr\n  dlrun logs j12 --tail 4096\n");
   logs->add_option("job", line.logs.job, "j12")->required();
@@ -180,6 +208,16 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
   CLI::App* kill = command("kill", "kill jobs: TERM, their grace, KILL");
   kill->add_option("job", line.jobs, "j12 j13 ...")->required();
   kill->add_option("--reason", line.reason, "shown with the job");
+  CLI::App* hold = command("hold", "keep waiting jobs from being placed, until they are released");
+  hold->add_option("job", line.jobs, "j12 j13 ...")->required();
+  hold->add_option("--reason", line.reason, "shown with the job");
+  CLI::App* release = command("release", "queue held jobs again");
+  release->add_option("job", line.jobs, "j12 j13 ...")->required();
+  CLI::App* requeue = command(
+      "requeue", "take the place of running jobs back: TERM, their grace, KILL, and queued again");
+  requeue->add_option("job", line.jobs, "j12 j13 ...")->required();
+  requeue->add_flag("--hold", line.hold, "hold them then");
+  requeue->add_option("--reason", line.reason, "shown with the job");
   CLI::App* wait = command("wait", "wait for a job and exit with its code");
   wait->add_option("job", line.job, "j12")->required();
   wait->add_option("--timeout", line.timeout, "give up after this long, with 124");
@@ -202,6 +240,26 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
   up->add_flag("--tasks-as-root", line.up.tasks_as_root,
                "agents that run as root may run tasks so, beyond loopback");
   CLI::App* down = command("down", "end the cluster that up started, and what it runs");
+  CLI::App* connect =
+      command("connect", "use a cluster on other machines from this one",
+              "\nChecks that it answers, then writes cluster.json, token and ca.pem into "
+              "~/.dlrun (or DLRUN_HOME).\n\nExample:\n  dlrun connect "
+              "https://10.0.0.1:7443 --token-file rest.token --ca-file ca.pem\n");
+  connect->add_option("address", line.connect.url, "https://HOST:PORT of the coordinator")
+      ->required();
+  connect->add_option("--token-file", line.connect.token_file, "file with the REST token")
+      ->required();
+  connect->add_option("--ca-file", line.connect.ca_file, "the cluster's ca.pem");
+  CLI::App* join_token =
+      command("join-token", "a new short-lived token for machines that join",
+              "\nThe token alone goes to stdout, the join line to stderr.\n\nExample:\n  "
+              "(umask 077; dlrun join-token --minutes 10 > join.token)\n");
+  join_token->add_option("--minutes", line.minutes, "how long it is good (60)")
+      ->check(CLI::Range(1, 10'080));
+  CLI::App* certificates = command("certificates", "who belongs to the cluster, and until when");
+  CLI::App* revoke =
+      command("revoke", "put a node out of the cluster: its certificates count no more");
+  revoke->add_option("node", line.node, "name of the node")->required();
   CLI::App* version_command = command("version", "the version");
 
   try {
@@ -213,7 +271,8 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
     return kOk;
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
-    return usage(fmt::format("{}; see dlrun{} --help", error.what(),
+    return usage(fmt::format("{}{}; see dlrun{} --help", error.what(),
+                             nearest_flag(ours, chosen.empty() ? app : *chosen[0]),
                              chosen.empty() ? "" : " " + chosen[0]->get_name()));
   }
   Commands commands(world, {.json = line.json});
@@ -243,6 +302,11 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
     return commands.logs(line.logs);
   }
   if (sub == kill) return commands.kill(line.jobs, line.reason);
+  if (sub == hold) return commands.order(line.jobs, "hold", line.reason, false, "is held");
+  if (sub == release) return commands.order(line.jobs, "release", "", false, "is released");
+  if (sub == requeue)
+    return commands.order(line.jobs, "requeue", line.reason, line.hold,
+                          line.hold ? "will stop and be held" : "will stop and be queued again");
   if (sub == wait) return commands.wait(line.job, line.timeout);
   if (sub == nodes) return commands.nodes();
   if (sub == events) return commands.events(line.events);
@@ -250,6 +314,10 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
   if (sub == check) return commands.check(line.file);
   if (sub == up) return commands.up(line.up);
   if (sub == down) return commands.down();
+  if (sub == connect) return commands.connect(line.connect);
+  if (sub == join_token) return commands.join_token(line.minutes);
+  if (sub == certificates) return commands.certificates();
+  if (sub == revoke) return commands.revoke(line.node);
   if (sub == version_command) return commands.version();
   return kInternal;
 }

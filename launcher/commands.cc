@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "launcher/job_follower.h"
@@ -37,9 +38,14 @@ std::string short_time(const json& object, const char* name) {
   return text;
 }
 
-std::string random_key() {
+/// Without one, a submit that is tried again after a lost answer would be a second job.
+Result<std::string> random_key() {
   unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return "";
+  ssize_t n = 0;
+  do {
+    n = ::getrandom(bytes, sizeof bytes, 0);
+  } while (n < 0 && errno == EINTR);
+  if (n != sizeof bytes) return fail_errno("no random bytes for the submit's key");
   std::string out;
   for (const unsigned char b : bytes) out += fmt::format("{:02x}", b);
   return out;
@@ -140,10 +146,12 @@ int Commands::run(const RunFlags& flags, bool quiet) {
                                std::max(memory, world_.memory_bytes),
                                [&](std::string text) { status.say(text); });
   if (!cluster) return fail_with(cluster.error());
+  const auto key = random_key();
+  if (!key) return fail_with(key.error());
   const auto body = (*cluster)->client().call({.method = "POST",
                                                .target = "/api/v1/jobs",
                                                .body = jobspec::dump(jobspec::to_json(*spec)),
-                                               .idempotency_key = random_key()});
+                                               .idempotency_key = *key});
   if (!body) return fail_with(body.error(), kBadJob);
   const json ack = json::parse(*body, nullptr, false);
   if (!ack.is_object() || !ack.contains("id"))
@@ -169,10 +177,12 @@ int Commands::submit(const RunFlags& flags) {
                       "run works without"});
   auto cluster = Cluster::open(world_, 0, 0, 0, [](std::string) {});
   if (!cluster) return fail_with(cluster.error());
+  const auto key = random_key();
+  if (!key) return fail_with(key.error());
   const auto body = (*cluster)->client().call({.method = "POST",
                                                .target = "/api/v1/jobs",
                                                .body = jobspec::dump(jobspec::to_json(*spec)),
-                                               .idempotency_key = random_key()});
+                                               .idempotency_key = *key});
   if (!body) return fail_with(body.error(), kBadJob);
   if (common_.json) return print_json(*body), kOk;
   const json ack = json::parse(*body, nullptr, false);
@@ -272,6 +282,7 @@ int Commands::logs(const LogFlags& flags) {
   options.follow = flags.follow;
   options.shard_logs = true;
   options.raw = flags.raw;
+  options.json_logs = common_.json;
   options.filter = true;
   options.role = flags.role;
   options.stream = flags.stream;
@@ -282,24 +293,31 @@ int Commands::logs(const LogFlags& flags) {
   return *code == 130 || *code == 141 ? *code : kOk;
 }
 
-int Commands::kill(const std::vector<std::string>& jobs, const std::string& reason) {
+int Commands::order(const std::vector<std::string>& jobs, const std::string& order,
+                    const std::string& reason, bool hold, const std::string& said) {
   auto cluster = Cluster::open(world_, 0, 0, 0, [](std::string) {});
   if (!cluster) return fail_with(cluster.error());
   int code = kOk;
   for (const std::string& job : jobs) {
-    const json body = reason.empty() ? json::object() : json{{"reason", reason}};
+    json body = json::object();
+    if (!reason.empty()) body["reason"] = reason;
+    if (hold) body["hold"] = true;
     const auto reply = (*cluster)->client().call(
         {.method = "POST",
-         .target = job_path(job) + "/kill",
+         .target = job_path(job) + "/" + order,
          .body = body.dump(-1, ' ', false, json::error_handler_t::replace)});
     if (!reply)
       code = fail_with(reply.error());
     else if (common_.json)
       print_json(*reply);
     else
-      world_.err(fmt::format("dlrun: {} will be killed\n", job));
+      world_.err(fmt::format("dlrun: {} {}\n", job, said));
   }
   return code;
+}
+
+int Commands::kill(const std::vector<std::string>& jobs, const std::string& reason) {
+  return order(jobs, "kill", reason, false, "will be killed");
 }
 
 int Commands::wait(const std::string& job, const std::string& timeout) {

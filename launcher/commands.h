@@ -8,6 +8,7 @@
 
 #include "launcher/spec_from_flags.h"
 #include "launcher/world.h"
+#include "runtime/base/result.h"
 
 namespace dlrun::launcher {
 
@@ -39,6 +40,10 @@ struct UpFlags {
   bool tasks_as_root = false;
 };
 
+struct ConnectFlags {
+  std::string url, token_file, ca_file;
+};
+
 class Commands {
  public:
   Commands(const World& world, CommonFlags common) : world_(world), common_(common) {}
@@ -50,6 +55,9 @@ class Commands {
   int status(const std::string& job);
   int logs(const LogFlags& flags);
   int kill(const std::vector<std::string>& jobs, const std::string& reason);
+  /// POSTs `order` (kill, hold, release, requeue) for each job; `said` follows its name on stderr.
+  int order(const std::vector<std::string>& jobs, const std::string& order,
+            const std::string& reason, bool hold, const std::string& said);
   int wait(const std::string& job, const std::string& timeout);
   int nodes();
   int events(const EventFlags& flags);
@@ -58,6 +66,11 @@ class Commands {
   int up(const UpFlags& flags);
   int down();
   int version();
+  // operator_commands.cc
+  int connect(const ConnectFlags& flags);
+  int join_token(std::int64_t minutes);
+  int certificates();
+  int revoke(const std::string& node);
 
   int fail_with(const Error& error,
                 int usual = 0) const;  ///< prints it; the code that fits, `usual` for bad arguments
@@ -66,6 +79,8 @@ class Commands {
   class Cluster;
   /// GETs `target`; --json prints it as it is, else `show` makes text of it.
   int ask(const std::string& target, const std::function<std::string(const std::string&)>& show);
+  /// GETs, or POSTs `body` when there is one, to the configured cluster; never brings one up.
+  Result<std::string> send(const std::string& target, const std::string& body) const;
   /// `file`'s text is one JSON line on stdout.
   void print_json(std::string_view body) const;
 

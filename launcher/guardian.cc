@@ -94,7 +94,11 @@ class Guardian {
     ::unlink((coordinator + "/cluster.json").c_str());
     DLRUN_TRY(make_folders(coordinator));
     std::vector<std::string> command{"coordinator", "--data", coordinator};
-    if (!listen_.empty()) command.insert(command.end(), {"--listen", listen_});
+    if (!listen_.empty()) {
+      const bool v6 = listen_.find(':') != std::string::npos;
+      command.insert(command.end(),
+                     {"--listen", listen_, "--rest", (v6 ? "[" + listen_ + "]" : listen_) + ":0"});
+    }
     DLRUN_TRY(daemon("coordinator", std::move(command)));
     json info;
     for (const auto until = SteadyClock::now() + kCoordinatorLimit;;) {

@@ -113,18 +113,35 @@ std::string JobFollower::log_target() const {
   return out;
 }
 
+void JobFollower::say(const std::string& text, bool now) {
+  const bool mid_line = world_.err_tty && world_.out_tty && !printer_.at_line_start();
+  if (mid_line && !now) return void(waiting_line_ = text);
+  if (mid_line && !options_.quiet) world_.err("\n");
+  waiting_line_.clear();
+  status_.say(text);
+}
+
+void JobFollower::say_what_waits() {
+  if (waiting_line_.empty() || !printer_.at_line_start()) return;
+  status_.say(std::exchange(waiting_line_, {}));
+}
+
 void JobFollower::on_log(const SseEvent& event) {
   if (event.name == "end") return void(logs_over_ = true);
-  const json data = json::parse(event.data, nullptr, false);
+  json data = json::parse(event.data, nullptr, false);
   if (!data.is_object()) return;
   const std::string role = text_of(data, "role"), stream = text_of(data, "stream");
   const auto rank = data.value("rank", 0u), generation = data.value("generation", 0u);
   const std::string key = fmt::format("{}/{}#{}/{}", role, rank, generation, stream);
+  if (options_.json_logs && (event.name == "gap" || event.name == "log") && !gone_) {
+    data["event"] = event.name;
+    if (!world_.out(jobspec::dump(data) + "\n")) gone_ = true;
+  }
   if (event.name == "gap") {
     const auto from = data.value("from", std::uint64_t{0}), to = data.value("to", std::uint64_t{0});
     offsets_[key] = std::max(offsets_[key], to);
-    status_.say(fmt::format("{} {}: {} of output are no longer kept", role, rank,
-                            jobspec::format_size(to - std::min(from, to))));
+    say(fmt::format("{} {}: {} of output are no longer kept", role, rank,
+                    jobspec::format_size(to - std::min(from, to))));
     return;
   }
   if (event.name != "log") return;
@@ -136,9 +153,10 @@ void JobFollower::on_log(const SseEvent& event) {
   offsets_[key] = std::max(next, offset + bytes->size());
   if (offset + bytes->size() <= next) return;
   const std::string_view fresh = std::string_view(*bytes).substr(offset < next ? next - offset : 0);
-  if (gone_ || (!options_.shard_logs && shard_roles_[role])) return;
+  if (gone_ || options_.json_logs || (!options_.shard_logs && shard_roles_[role])) return;
   status_.hide();
   if (!printer_.print(role, rank, generation, stream == "stderr", fresh)) gone_ = true;
+  say_what_waits();
 }
 
 void JobFollower::show_state(const std::string& view_json) {
@@ -173,7 +191,7 @@ void JobFollower::show_state(const std::string& view_json) {
     if (options_.json && options_.states && !options_.quiet)
       world_.err(view_json + "\n");
     else if (!view.value("final", false))
-      status_.say(describe_job(view_json));
+      say(describe_job(view_json));
   }
   if (view.contains("progress") && view["progress"].is_number() && !options_.json &&
       options_.states && (!view.value("final", false) || !world_.err_tty))
@@ -215,17 +233,17 @@ Result<bool> JobFollower::on_interrupt() {
   ++interrupts_;
   const bool asked = what == 'T';  // a TERM does not ask
   if (interrupts_ == 1 && !asked) {
-    status_.say(fmt::format("Ctrl-C again to kill the job {}", job_));
+    say(fmt::format("Ctrl-C again to kill the job {}", job_), true);
     return false;
   }
   if (interrupts_ > 2 || (asked && interrupts_ > 1)) return true;
   interrupts_ = 2;
-  status_.say(fmt::format("killing {}; once more to leave without waiting", job_));
+  say(fmt::format("killing {}; once more to leave without waiting", job_), true);
   const auto killed = client_.call({.method = "POST",
                                     .target = "/api/v1/jobs/" + url_encode(job_) + "/kill",
                                     .body = R"({"reason":"Ctrl-C in dlrun run"})"});
   if (!killed && killed.error().code != Errc::kFailedPrecondition)
-    status_.say("kill: " + killed.error().context);
+    say("kill: " + killed.error().context, true);
   return false;
 }
 
@@ -260,7 +278,7 @@ Result<int> JobFollower::run() {
     if (options_.limit.count() > 0 && waited > options_.limit) return kTimedOut;
     if (!why_said && waited > kWhyAfter) {
       why_said = true;
-      if (state_.starts_with("PENDING")) say_why();
+      if (state_.starts_with("PENDING") || state_.starts_with("HELD")) say_why();
     }
     Duration wait =
         why_said ? std::chrono::seconds(10) : std::chrono::duration_cast<Duration>(kWhyAfter);
@@ -281,7 +299,7 @@ Result<int> JobFollower::run() {
   printer_.flush();
   status_.hide();
   if (!options_.follow) return kOk;
-  if (!options_.json) status_.say(describe_job(last_view_));
+  if (!options_.json) say(describe_job(last_view_), true);
   return exit_code_;
 }
 

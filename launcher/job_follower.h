@@ -18,6 +18,7 @@ struct FollowOptions {
   bool follow = true;  ///< false: the logs as they stand, then the end
   bool json = false;   ///< dlrun's own lines are the job as JSON, one a line
   bool quiet = false;
+  bool json_logs = false;  ///< each piece of output as one JSON line on stdout, its bytes in base64
   bool shard_logs = false;  ///< of roles that run dlrun's own shard host
   bool raw = false;         ///< never filter, never prefix
   bool filter = false;      ///< make output harmless where it goes to a terminal
@@ -39,6 +40,10 @@ class JobFollower {
   void on_log(const SseEvent& event);
   void show_state(const std::string& view_json);
   void say_why();
+  /// A line of our own. Where the user's own line stands unfinished on the same terminal it waits, the latest only, or, when `now`, begins a
+  /// line of its own.
+  void say(const std::string& text, bool now = false);
+  void say_what_waits();
   Result<bool> on_interrupt();  ///< true: leave now
   std::string log_target() const;
 
@@ -50,7 +55,7 @@ class JobFollower {
   StatusLine status_;
   std::map<std::string, std::uint64_t> offsets_;  ///< "worker/0#1/stdout" -> next byte
   std::map<std::string, bool> shard_roles_;
-  std::string state_, last_view_;
+  std::string state_, last_view_, waiting_line_;
   Error error_;
   bool job_over_ = false, logs_over_ = false, gone_ = false, style_known_ = false, failed_ = false;
   int interrupts_ = 0, exit_code_ = kInternal;

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "runtime/base/hash.h"
+
 namespace dlrun::launcher {
 namespace {
 
@@ -134,9 +136,7 @@ std::pair<std::uint16_t, std::uint16_t> port_range(const std::string& folder, st
   const std::uint32_t all = kPortsEnd - kPortsFirst;
   const std::uint32_t each = std::clamp(all / 4 / std::max(1u, nodes), 16u, 500u);
   const std::uint32_t places = all / each;
-  std::uint64_t hash = 1469598103934665603u;  // FNV-1a
-  for (const unsigned char c : folder) hash = (hash ^ c) * 1099511628211u;
-  const std::uint32_t place = static_cast<std::uint32_t>((hash + index) % places);
+  const std::uint32_t place = static_cast<std::uint32_t>((fnv1a(folder) + index) % places);
   const std::uint32_t first = kPortsFirst + place * each;
   return {static_cast<std::uint16_t>(first), static_cast<std::uint16_t>(first + each - 1)};
 }

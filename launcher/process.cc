@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,8 +11,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -127,64 +124,11 @@ Status make_folders(const std::string& path) {
   return {};
 }
 
-Status write_file(const std::string& path, std::string_view text) {
-  const std::string temporary = fmt::format("{}.{}", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return fail_errno("writing " + temporary);
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      ::close(fd), ::unlink(temporary.c_str());
-      return fail_errno("writing " + temporary, error);
-    }
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  ::close(fd);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno("writing " + path);
-  return {};
-}
-
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail_errno(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 std::string tail_of(const std::string& path, std::size_t bytes) {
-  auto text = read_file(path);
+  auto text = os::read_tail(path, bytes);
   if (!text) return "";
-  if (text->size() > bytes) text->erase(0, text->size() - bytes);
   while (!text->empty() && text->back() == '\n') text->pop_back();
   return *text;
 }
-
-Result<FileLock> FileLock::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return fail_errno("lock " + path);
-  return FileLock(fd);
-}
-FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
-}
-bool FileLock::try_lock(Mode mode) {
-  return ::flock(fd_, (mode == Mode::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0;
-}
-bool FileLock::lock_within(Mode mode, Duration limit) {
-  const auto until = SteadyClock::now() + limit;
-  while (!try_lock(mode)) {
-    if (SteadyClock::now() > until) return false;
-    std::this_thread::sleep_for(kPoll);
-  }
-  return true;
-}
-void FileLock::lock(Mode mode) {
-  while (::flock(fd_, mode == Mode::kShared ? LOCK_SH : LOCK_EX) != 0 && errno == EINTR) {
-  }
-}
-void FileLock::unlock() { ::flock(fd_, LOCK_UN); }
 
 }  // namespace dlrun::launcher

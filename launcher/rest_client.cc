@@ -295,6 +295,8 @@ Result<ClusterInfo> read_cluster_info(const std::string& folder) {
   while (out.rest.ends_with('/')) out.rest.pop_back();
   if (info.contains("ca_file") && info["ca_file"].is_string())
     out.ca_file = info["ca_file"].get<std::string>();
+  if (!out.ca_file.empty() && !out.ca_file.starts_with('/'))
+    out.ca_file = folder + "/" + out.ca_file;
   std::string token_path = info["token_file"].get<std::string>();
   if (!token_path.starts_with('/')) token_path = folder + "/" + token_path;
   auto token = slurp(token_path);

@@ -167,12 +167,14 @@ std::string default_name(const std::vector<std::string>& argv) {
   };
   if (argv.empty()) return "main";
   std::string name = base(argv[0]);
-  if (name.starts_with("python") || name == "bash" || name == "sh" || name == "env")
-    for (std::size_t i = 1; i < argv.size(); ++i)
-      if (!argv[i].empty() && argv[i][0] != '-') {
-        name = base(argv[i]);
-        break;
-      }
+  if (name.starts_with("python") || name == "bash" || name == "sh" || name == "env") {
+    for (std::size_t i = 1; i < argv.size(); ++i) {
+      if (argv[i] == "-c") break;  // what follows is a program's text, not its name
+      if (argv[i].empty() || argv[i][0] == '-') continue;
+      name = base(argv[i]);
+      break;
+    }
+  }
   // What the control plane takes as a name; anything else becomes '-'.
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
@@ -200,17 +202,25 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
       job["role"]["ps"] = Json{{"program", "shard-host"}, {"count", flags.shards}};
     job["input"] = Json::object();
     for (const auto& input : flags.inputs) DLRUN_TRY(add_input(job["input"], input));
+    for (const std::string& flag : flags.outputs) {
+      const auto equals = flag.find('=');
+      if (equals == std::string::npos || equals == 0 || equals + 1 == flag.size())
+        return wrong(fmt::format("--output {}: write name=FOLDER", flag));
+      job["output"][flag.substr(0, equals)] =
+          Json{{"path", jobspec::bytes_to_json(absolute(flag.substr(equals + 1), world.cwd))}};
+    }
     if (flags.name.empty()) job["name"] = default_name(flags.argv);
     auto parsed = jobspec::parse_job(jobspec::dump(job), jobspec::Syntax::kJson, "flags");
     if (!parsed) return wrong(without_places(parsed.error().context));
     spec = std::move(*parsed);
   } else {
     if (!flags.argv.empty()) return wrong("either a job file or a program after --, not both");
-    if (flags.workers_given || flags.shards > 0 || !flags.inputs.empty() || !flags.cpus.empty() ||
-        !flags.memory.empty() || !flags.gpus.empty() || !flags.ports.empty() ||
-        !flags.labels.empty() || flags.shell)
+    if (flags.workers_given || flags.shards > 0 || !flags.inputs.empty() ||
+        !flags.outputs.empty() || !flags.cpus.empty() || !flags.memory.empty() ||
+        !flags.gpus.empty() || !flags.ports.empty() || !flags.labels.empty() || flags.shell)
       return wrong(
-          "-n, --ps, --input, --cpus, --memory, --gpus, --ports, --label and --shell belong into "
+          "-n, --ps, --input, --output, --cpus, --memory, --gpus, --ports, --label and --shell "
+          "belong into "
           "the job file");
     DLRUN_ASSIGN(spec, jobspec::load_job_file(flags.file));
     // The flags that change a file go through the same rules: a job of their own, with a program that never runs.
@@ -236,10 +246,15 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
       spec.name = spec.name.substr(0, spec.name.rfind('.'));
     }
   }
-  if (!flags.cwd.empty())
-    spec.cwd = absolute(flags.cwd, world.cwd);
-  else if (spec.cwd.empty())
-    spec.cwd = world.cwd;
+  // The directory of the submit is used where a node has it; one that was asked for must be there.
+  const std::string asked = flags.cwd.empty() ? spec.cwd : flags.cwd;
+  for (auto& role : spec.roles) {
+    if (role.program != cluster::RoleProgram::kProcess) continue;
+    if (!flags.cwd.empty() || role.cwd.empty()) role.cwd = asked;
+    role.cwd = absolute(role.cwd, world.cwd);
+  }
+  spec.cwd = world.cwd;
+  spec.hold = spec.hold || flags.hold;
   if (spec.owner.empty()) spec.owner = world.user;
   for (auto& input : spec.inputs)
     for (auto& uri : input.uris) uri = absolute(uri, world.cwd);

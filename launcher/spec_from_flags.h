@@ -16,13 +16,15 @@ struct RunFlags {
   std::string file;               ///< a job file instead
   std::string workers = "1";      ///< a count or a range
   bool workers_given = false;
-  std::uint32_t shards = 0;         ///< role `ps`
-  std::vector<std::string> inputs;  ///< name=PATH[,key=value...]
-  std::vector<std::string> env;     ///< K=V, or K: taken from here
-  std::vector<std::string> labels;  ///< K=V
+  std::uint32_t shards = 0;          ///< role `ps`
+  std::vector<std::string> inputs;   ///< name=PATH[,key=value...]
+  std::vector<std::string> outputs;  ///< name=FOLDER
+  std::vector<std::string> env;      ///< K=V, or K: taken from here
+  std::vector<std::string> labels;   ///< K=V
   std::string name, project, time_limit, grace, cpus, memory, gpus, ports, cwd, priority,
       env_policy;
   std::uint32_t restarts = 0;
+  bool hold = false;
   bool shell = false;  ///< argv joined by spaces runs under /bin/sh -c
 };
 

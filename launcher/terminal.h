@@ -36,7 +36,6 @@ class LogPrinter {
 
   LogPrinter(const World& world, OutputStyle style, bool filter_out, bool filter_err)
       : world_(&world), style_(style), filter_out_(filter_out), filter_err_(filter_err) {}
-  void set_style(OutputStyle style) { style_ = style; }
   /// false when the reader of that stream is gone (a closed pipe).
   bool print(const std::string& role, std::uint32_t rank, std::uint32_t generation, bool is_stderr,
              std::string_view bytes);

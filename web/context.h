@@ -9,13 +9,12 @@
 #include "runtime/cluster/core/api.h"
 #include "web/http.h"
 #include "web/hub.h"
+#include "web/security_admin.h"
 #include "web/server.h"
 
 namespace dlrun::web {
 
-/// An event may be told a moment before the control plane's views show it: a stream looks again after this.
-inline constexpr Duration kSettle = std::chrono::milliseconds(25);
-/// And this often in any case, while its job is not over.
+/// A stream looks again this often in any case, while its job is not over.
 inline constexpr Duration kRecheck = std::chrono::milliseconds(500);
 
 struct Context {
@@ -24,6 +23,7 @@ struct Context {
   LogSource& logs;
   std::shared_ptr<Hub> hub;
   const ServerOptions& options;
+  SecurityAdmin* security = nullptr;  ///< null: its endpoints are not there
 
   /// Asks the control plane; `then` runs on the loop, unless the server has stopped.
   void ask(cluster::ApiCall call, std::function<void(Result<cluster::ApiReply>)> then) const {

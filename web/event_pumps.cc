@@ -55,7 +55,9 @@ void EventsPump::fetch() {
           out +=
               sse(std::to_string(event.sequence), "event", jobspec::dump(jobspec::to_json(event)));
         }
-        if (list->events.size() >= kEventsPerAsk) self->dirty_ = true;
+        // Looked further than the last event, or full: there may be more (a read is bounded by records, not by events).
+        if (list->last > self->after_ || list->events.size() >= kEventsPerAsk) self->dirty_ = true;
+        self->after_ = std::max(self->after_, list->last);
         if (!out.empty()) self->sink_->send(std::move(out));
         self->fetch();
       });
@@ -70,16 +72,7 @@ void JobPump::start(Sink& sink) {
   sink_ = &sink;
   watch_ = context_.hub->watch(job_, [weak = weak_from_this()] {
     const auto self = weak.lock();
-    if (!self || self->sink_ == nullptr) return;
-    self->again();
-    const auto loop = self->context_.loop.lock();
-    if (!loop || self->settle_) return;
-    self->settle_ = loop->after(kSettle, [weak] {
-      const auto settled = weak.lock();
-      if (!settled) return;
-      settled->settle_.reset();
-      settled->again();
-    });
+    if (self && self->sink_ != nullptr) self->again();
   });
   const auto self = shared_from_this();
   show(*first_);
@@ -93,7 +86,6 @@ void JobPump::stop() {
   sink_ = nullptr;
   watch_.reset();
   timer_.reset();
-  settle_.reset();
 }
 
 void JobPump::again() {

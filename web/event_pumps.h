@@ -50,7 +50,7 @@ class JobPump final : public Pump, public std::enable_shared_from_this<JobPump> 
   std::unique_ptr<cluster::JobView> first_;
   std::string last_;
   Sink* sink_ = nullptr;
-  std::shared_ptr<void> watch_, timer_, settle_;
+  std::shared_ptr<void> watch_, timer_;
   bool asking_ = false, dirty_ = true;
 };
 

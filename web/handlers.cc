@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 #include "runtime/jobspec/units.h"
+#include "web/call.h"
+#include "web/control_metrics.h"
 #include "web/event_pumps.h"
 #include "web/log_pumps.h"
 #include "web/metrics.h"
@@ -19,15 +22,6 @@ namespace {
 using jobspec::Json;
 
 constexpr std::uint32_t kListMax = 1000;
-
-Response json_response(int status, const Json& body) {
-  Response out;
-  out.status = status;
-  out.body = jobspec::dump(body) + "\n";
-  return out;
-}
-
-Response bad(std::string detail) { return problem(400, Errc::kInvalidArgument, std::move(detail)); }
 
 std::optional<jobspec::Syntax> syntax_of_content_type(std::string_view type) {
   type = type.substr(0, type.find(';'));
@@ -81,32 +75,6 @@ Result<std::map<LogRef, std::uint64_t>> parse_from(JobId job, std::string_view t
 
 }  // namespace
 
-struct Handlers::Call {
-  const Request* request = nullptr;  ///< only until the handler returns
-  Target target;
-  std::vector<std::string> args;  ///< what stood for {id}, {role}, ...
-  Reply reply;
-
-  /// The {id}; answers by itself and returns nullopt when it is none.
-  std::optional<JobId> job() {
-    const auto id = parse_job_id(args[0]);
-    if (!id) return reply(bad(id.error().context)), std::nullopt;
-    return *id;
-  }
-  /// A whole number in [low, high], or `absent`; false = answered.
-  template <class T>
-  bool number(const char* name, T& out, std::uint64_t low, std::uint64_t high) {
-    const auto text = target.param(name);
-    if (!text) return true;
-    const auto value = parse_u64(*text);
-    if (!value || *value < low || *value > high)
-      return reply(bad(fmt::format("{} must be a whole number from {} to {}", name, low, high))),
-             false;
-    out = static_cast<T>(*value);
-    return true;
-  }
-};
-
 struct Handlers::Endpoint {
   std::string_view method;
   std::string_view path;  ///< {x} stands for any one segment
@@ -121,6 +89,9 @@ const std::vector<Handlers::Endpoint>& Handlers::table() {
       {"GET", "/api/v1/jobs/{id}", {"follow"}, &Handlers::get_job},
       {"GET", "/api/v1/jobs/{id}/tasks", {}, &Handlers::tasks},
       {"POST", "/api/v1/jobs/{id}/kill", {}, &Handlers::kill},
+      {"POST", "/api/v1/jobs/{id}/hold", {}, &Handlers::hold},
+      {"POST", "/api/v1/jobs/{id}/release", {}, &Handlers::release},
+      {"POST", "/api/v1/jobs/{id}/requeue", {}, &Handlers::requeue},
       {"GET", "/api/v1/jobs/{id}/why", {}, &Handlers::why},
       {"GET",
        "/api/v1/jobs/{id}/logs",
@@ -132,6 +103,9 @@ const std::vector<Handlers::Endpoint>& Handlers::table() {
        &Handlers::log},
       {"GET", "/api/v1/events", {"after", "job", "limit", "follow"}, &Handlers::events},
       {"GET", "/api/v1/nodes", {}, &Handlers::nodes},
+      {"POST", "/api/v1/nodes/{id}/revoke", {}, &Handlers::revoke},
+      {"GET", "/api/v1/certificates", {}, &Handlers::certificates},
+      {"POST", "/api/v1/join-tokens", {}, &Handlers::join_token},
       {"GET", "/api/v1/health", {}, &Handlers::health},
       {"GET", "/api/v1/version", {}, &Handlers::version},
       {"GET", "/metrics", {}, &Handlers::metrics},
@@ -225,20 +199,13 @@ void Handlers::handle(const Request& request, Reply reply) {
   const auto pattern = parse_target(endpoint->path);
   for (std::size_t i = 0; i < pattern->segments.size(); ++i)
     if (pattern->segments[i].starts_with('{')) call.args.push_back(call.target.segments[i]);
+  call.reply = [this, began = std::chrono::steady_clock::now(),
+                reply = std::move(call.reply)](Answer answer) {
+    request_seconds_.add(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    reply(std::move(answer));
+  };
   (this->*endpoint->handle)(std::move(call));
-}
-
-template <class T>
-void Handlers::ask(Call call, cluster::ApiCall request, std::function<void(Call&, T&)> then) {
-  context_.ask(std::move(request), [call = std::move(call), then = std::move(then)](
-                                       Result<cluster::ApiReply> reply) mutable {
-    if (!reply) return call.reply(problem(reply.error()));
-    T* value = std::get_if<T>(&*reply);
-    if (value == nullptr)
-      return call.reply(
-          problem(500, Errc::kInternal, "the control plane gave an unexpected reply"));
-    then(call, *value);
-  });
 }
 
 void Handlers::submit(Call call) {
@@ -303,23 +270,62 @@ void Handlers::tasks(Call call) {
   });
 }
 
+/// The body of kill, hold, release and requeue; nullopt when it was wrong, and the call is answered.
+std::optional<Handlers::Order> Handlers::order(Call& call, bool with_hold) {
+  Order out;
+  if (call.request->body.empty()) return out;
+  const Json body = Json::parse(call.request->body, nullptr, false);
+  bool ok = body.is_object();
+  for (auto it = body.begin(); ok && it != body.end(); ++it) {
+    if (it.key() == "reason" && it->is_string())
+      out.reason = it->get<std::string>();
+    else if (with_hold && it.key() == "hold" && it->is_boolean())
+      out.hold = it->get<bool>();
+    else
+      ok = false;
+  }
+  if (!ok)
+    return call.reply(bad(with_hold ? "the body is empty or {\"reason\": \"...\", \"hold\": true}"
+                                    : "the body is empty or {\"reason\": \"...\"}")),
+           std::nullopt;
+  if (out.reason.size() > 1024) return call.reply(bad("reason may have 1024 bytes")), std::nullopt;
+  return out;
+}
+
 void Handlers::kill(Call call) {
   const auto id = call.job();
   if (!id) return;
-  std::string reason;
-  if (!call.request->body.empty()) {
-    const Json body = Json::parse(call.request->body, nullptr, false);
-    const bool ok = body.is_object() &&
-                    (body.empty() ||
-                     (body.size() == 1 && body.contains("reason") && body["reason"].is_string()));
-    if (!ok) return call.reply(bad("the body of a kill is empty or {\"reason\": \"...\"}"));
-    if (!body.empty()) reason = body["reason"].get<std::string>();
-    if (reason.size() > 1024) return call.reply(bad("reason may have 1024 bytes"));
-  }
-  ask<cluster::KillAck>(std::move(call), cluster::KillJob{*id, std::move(reason)},
+  const auto what = order(call, false);
+  if (!what) return;
+  ask<cluster::KillAck>(std::move(call), cluster::KillJob{*id, what->reason},
                         [id = *id](Call& c, cluster::KillAck&) {
                           c.reply(json_response(202, Json{{"id", to_string(id)}}));
                         });
+}
+
+void Handlers::hold_or_release(Call call, bool hold) {
+  const auto id = call.job();
+  if (!id) return;
+  const auto what = order(call, false);
+  if (!what) return;
+  ask<cluster::JobAck>(std::move(call), cluster::HoldJob{*id, hold, what->reason},
+                       [id = *id](Call& c, cluster::JobAck&) {
+                         c.reply(json_response(200, Json{{"id", to_string(id)}}));
+                       });
+}
+
+void Handlers::hold(Call call) { hold_or_release(std::move(call), true); }
+void Handlers::release(Call call) { hold_or_release(std::move(call), false); }
+
+void Handlers::requeue(Call call) {
+  const auto id = call.job();
+  if (!id) return;
+  const auto what = order(call, true);
+  if (!what) return;
+  ask<cluster::JobAck>(std::move(call), cluster::RequeueJob{*id, what->hold, what->reason},
+                       [id = *id](Call& c, cluster::JobAck&) {
+                         c.reply(json_response(202, Json{{"id", to_string(id)}}));
+                       });
 }
 
 void Handlers::why(Call call) {
@@ -504,42 +510,40 @@ void Handlers::version(Call call) {
 
 void Handlers::metrics(Call call) {
   context_.ask(cluster::GetHealth{}, [this, call = std::move(call)](
-                                         Result<cluster::ApiReply> reply) mutable {
-    std::vector<Metric> all = metrics_.collect();
-    const auto gauge = [&](std::string name, std::string help, double value) {
-      all.push_back({.name = std::move(name),
-                     .help = std::move(help),
-                     .samples = {{.labels = {}, .value = value}}});
-    };
-    const auto* health = reply ? std::get_if<cluster::Health>(&*reply) : nullptr;
-    gauge("dlrun_control_up", "1 when the control plane answered within its time.",
-          health != nullptr);
-    if (health != nullptr) {
-      gauge("dlrun_nodes_up", "Nodes whose lease holds.", health->nodes_up);
-      gauge("dlrun_jobs_running", "Jobs that are neither pending nor over.", health->jobs_running);
-      gauge("dlrun_jobs_pending", "Jobs that wait for a place.", health->jobs_pending);
-      gauge("dlrun_jobs_finished", "Jobs of the store that are over.",
-            static_cast<double>(health->jobs_finished));
-      gauge("dlrun_coordinator_term", "Term of the coordinator.",
-            static_cast<double>(health->term));
-    }
-    if (gauges_) {
-      const auto [connections, streams] = gauges_();
-      gauge("dlrun_http_connections", "Open connections of the REST server.",
-            static_cast<double>(connections));
-      gauge("dlrun_http_streams", "Event streams among them.", static_cast<double>(streams));
-    }
-    Metric answers{.name = "dlrun_http_responses_total",
-                   .help = "Responses of the REST server by status.",
-                   .counter = true};
-    for (const auto& [status, n] : answers_)
-      answers.samples.push_back({{{"status", std::to_string(status)}}, static_cast<double>(n)});
-    all.push_back(std::move(answers));
-    Response out;
-    out.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    out.body = prometheus_text(all);
-    call.reply(std::move(out));
+                                         Result<cluster::ApiReply> health) mutable {
+    context_.ask(cluster::ListNodes{}, [this, call = std::move(call), health = std::move(health)](
+                                           Result<cluster::ApiReply> nodes) mutable {
+      std::vector<Metric> all = metrics_.collect();
+      add_control_metrics(health ? std::get_if<cluster::Health>(&*health) : nullptr,
+                          nodes ? std::get_if<cluster::NodeList>(&*nodes) : nullptr, all);
+      add_own_metrics(all);
+      Response out;
+      out.content_type = "text/plain; version=0.0.4; charset=utf-8";
+      out.body = prometheus_text(all);
+      call.reply(std::move(out));
+    });
   });
+}
+
+void Handlers::add_own_metrics(std::vector<Metric>& all) {
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    all.push_back({.name = name, .help = help, .samples = {{.labels = {}, .value = value}}});
+  };
+  if (gauges_) {
+    const auto [connections, streams] = gauges_();
+    gauge("dlrun_http_connections", "Open connections of the REST server.",
+          static_cast<double>(connections));
+    gauge("dlrun_http_streams", "Event streams among them.", static_cast<double>(streams));
+  }
+  Metric answers{.name = "dlrun_http_responses_total",
+                 .help = "Responses of the REST server by status.",
+                 .counter = true};
+  for (const auto& [status, n] : answers_)
+    answers.samples.push_back({{{"status", std::to_string(status)}}, static_cast<double>(n)});
+  all.push_back(std::move(answers));
+  all.push_back({.name = "dlrun_http_request_seconds",
+                 .help = "From a whole request to its answer, or to the start of its stream.",
+                 .histogram = {request_seconds_.values()}});
 }
 
 void Handlers::openapi(Call call) {

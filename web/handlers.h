@@ -41,6 +41,11 @@ class Handlers {
  private:
   struct Call;
   struct Endpoint;
+  struct Order {
+    std::string reason;
+    bool hold = false;
+  };
+  static std::optional<Order> order(Call& call, bool with_hold);
   static const std::vector<Endpoint>& table();
   static const Endpoint* find(const Target& target, std::string_view method, std::string* allow);
   bool host_allowed(std::string_view name) const;
@@ -50,15 +55,23 @@ class Handlers {
   void get_job(Call call);
   void tasks(Call call);
   void kill(Call call);
+  void hold(Call call);
+  void release(Call call);
+  void requeue(Call call);
+  void hold_or_release(Call call, bool hold);
   void why(Call call);
   void job_logs(Call call);
   void log(Call call);
   void events(Call call);
   void nodes(Call call);
+  void revoke(Call call);
+  void certificates(Call call);
+  void join_token(Call call);
   void health(Call call);
   void version(Call call);
   void metrics(Call call);
   void openapi(Call call);
+  void add_own_metrics(std::vector<Metric>& all);
   void log_of(Call call, const cluster::JobView& view);
 
   /// Asks, and answers with a problem unless the reply holds a T.
@@ -69,6 +82,7 @@ class Handlers {
   MetricsSource& metrics_;
   std::string version_;
   std::map<int, std::uint64_t> answers_;
+  Histogram request_seconds_{kSecondsBuckets};
   std::function<std::pair<std::uint64_t, std::uint64_t>()> gauges_;
 };
 

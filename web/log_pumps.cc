@@ -88,16 +88,7 @@ void LogFollowPump::start(Sink& sink) {
   if (filter_.follow) {
     watch_ = context_.hub->watch(job_, [weak = weak_from_this()] {
       const auto self = weak.lock();
-      if (!self || self->sink_ == nullptr) return;
-      self->refresh();
-      const auto loop = self->context_.loop.lock();
-      if (!loop || self->settle_) return;
-      self->settle_ = loop->after(kSettle, [weak] {
-        const auto settled = weak.lock();
-        if (!settled) return;
-        settled->settle_.reset();
-        settled->refresh();
-      });
+      if (self && self->sink_ != nullptr) self->refresh();
     });
     refresh();  // the job may have moved between the view in hand and the watch
     arm_recheck();
@@ -120,7 +111,6 @@ void LogFollowPump::stop() {
   sink_ = nullptr;
   watch_.reset();
   timer_.reset();
-  settle_.reset();
   recheck_.reset();
   for (const auto& stream : streams_) stream->handle.reset();
 }

@@ -80,7 +80,7 @@ class LogFollowPump final : public Pump, public std::enable_shared_from_this<Log
   std::map<LogRef, std::size_t> index_;
   std::size_t turn_ = 0;
   Sink* sink_ = nullptr;
-  std::shared_ptr<void> watch_, timer_, settle_, recheck_;
+  std::shared_ptr<void> watch_, timer_, recheck_;
   std::shared_ptr<std::atomic<bool>> posted_ = std::make_shared<std::atomic<bool>>(false);
   bool asking_ = false, again_ = false, final_ = false, listed_ = false, pumping_ = false,
        grace_over_ = false;

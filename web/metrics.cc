@@ -42,8 +42,21 @@ std::string prometheus_text(const std::vector<Metric>& metrics) {
   std::string out;
   for (const Metric& metric : metrics) {
     if (!valid_name(metric.name)) continue;
+    const char* type = !metric.histogram.empty() ? "histogram"
+                       : metric.counter          ? "counter"
+                                                 : "gauge";
     out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", metric.name, escaped(metric.help, false),
-                       metric.name, metric.counter ? "counter" : "gauge");
+                       metric.name, type);
+    for (const HistogramValues& h : metric.histogram) {
+      std::uint64_t total = 0;
+      for (std::size_t i = 0; i < h.counts.size(); ++i) {
+        total += h.counts[i];
+        out += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", metric.name,
+                           i < h.bounds.size() ? number(h.bounds[i]) : "+Inf", total);
+      }
+      out += fmt::format("{0}_sum {1}\n{0}_count {2}\n", metric.name, number(h.sum), total);
+    }
+    if (!metric.histogram.empty()) continue;
     for (const auto& sample : metric.samples) {
       std::string labels;
       for (const auto& [name, value] : sample.labels)

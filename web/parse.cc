@@ -1,12 +1,10 @@
 #include "web/parse.h"
 
-#include <arpa/inet.h>
-#include <openssl/crypto.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 
+#include "runtime/base/constant_time.h"
 #include "web/http.h"
 
 namespace dlrun::web {
@@ -173,16 +171,7 @@ std::string origin_host(std::string_view origin) {
 bool bearer_matches(std::string_view authorization, std::string_view token) {
   if (authorization.size() < 7 || !same_name(authorization.substr(0, 7), "bearer ")) return false;
   authorization.remove_prefix(7);
-  if (token.empty() || authorization.size() != token.size()) return false;
-  return CRYPTO_memcmp(authorization.data(), token.data(), token.size()) == 0;
-}
-
-bool is_loopback(std::string_view literal) {
-  const std::string text(literal);
-  in_addr v4{};
-  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  in6_addr v6{};
-  return inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+  return !token.empty() && equal_constant_time(authorization, token);
 }
 
 }  // namespace dlrun::web

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/os/address.h"
 
 namespace dlrun::web {
 
@@ -40,6 +41,6 @@ std::string origin_host(std::string_view origin_header);
 /// `Bearer <token>`, scheme without regard to case. The time does not depend on where the token differs.
 bool bearer_matches(std::string_view authorization, std::string_view token);
 
-bool is_loopback(std::string_view literal_address);  ///< 127.0.0.0/8, ::1
+using os::is_loopback;
 
 }  // namespace dlrun::web

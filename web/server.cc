@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <boost/asio/executor_work_guard.hpp>
+#include <future>
 #include <thread>
 
 #include "web/engine.h"
@@ -58,7 +59,8 @@ RestServer::RestServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<RestServer>> RestServer::start(ServerOptions options,
                                                       cluster::ControlApi& control, LogSource& logs,
-                                                      MetricsSource& metrics) {
+                                                      MetricsSource& metrics,
+                                                      SecurityAdmin* security) {
   if (options.bearer_token.size() < kTokenBytesMin)
     return fail(Errc::kInvalidArgument,
                 fmt::format("the bearer token needs at least {} characters", kTokenBytesMin));
@@ -109,9 +111,10 @@ Result<std::unique_ptr<RestServer>> RestServer::start(ServerOptions options,
   }
   impl->port = impl->acceptor->local_endpoint(error).port();
 
-  engine.hub = std::make_shared<Hub>(engine.loop, control, engine.options.control_timeout);
+  engine.hub = std::make_shared<Hub>(engine.loop, control);
   engine.handlers = std::make_unique<Handlers>(
-      Context{engine.loop, control, logs, engine.hub, engine.options}, metrics, DLRUN_VERSION_TEXT);
+      Context{engine.loop, control, logs, engine.hub, engine.options, security}, metrics,
+      DLRUN_VERSION_TEXT);
   engine.handlers->set_gauges([&engine] {
     return std::pair<std::uint64_t, std::uint64_t>(engine.connections.size(), engine.streams);
   });
@@ -130,6 +133,23 @@ std::string RestServer::url() const {
   const bool v6 = options.listen_address.find(':') != std::string::npos;
   return fmt::format("{}://{}{}{}:{}", options.tls_cert_path.empty() ? "http" : "https",
                      v6 ? "[" : "", options.listen_address, v6 ? "]" : "", impl_->port);
+}
+
+Status RestServer::reload_certificate() {
+  Engine& engine = impl_->engine;
+  if (!engine.tls || impl_->stopped) return {};
+  std::promise<Status> done;
+  engine.loop->post([&] {
+    ErrorCode error;
+    engine.tls->use_certificate_chain_file(engine.options.tls_cert_path, error);
+    if (!error)
+      engine.tls->use_private_key_file(engine.options.tls_key_path, asio::ssl::context::pem, error);
+    done.set_value(
+        error ? fail(Errc::kInvalidArgument,
+                     "REST certificate " + engine.options.tls_cert_path + ": " + error.message())
+              : Status{});
+  });
+  return done.get_future().get();
 }
 
 void RestServer::stop() {

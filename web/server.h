@@ -4,7 +4,7 @@
 /// Every request needs `Authorization: Bearer <token>`; Host, and Origin where it is sent, must name this server. Plain HTTP is served on loopback addresses only; elsewhere a certificate is wanted.
 /// Errors: start() returns them; a request's own become application/problem+json.
 /// Bounds: ServerOptions. A slow, broken or hostile peer costs one connection for at most its time limits.
-/// Threads: one of its own. ControlApi, LogSource and MetricsSource are called from it, must outlive the server and must not
+/// Threads: one of its own. ControlApi, LogSource, MetricsSource and SecurityAdmin are called from it, must outlive the server and must not
 /// block for long; their callbacks may come from any thread.
 
 #include <cstdint>
@@ -13,9 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/meter.h"
 #include "runtime/base/result.h"
 #include "runtime/base/time.h"
 #include "runtime/cluster/core/api.h"
+#include "web/security_admin.h"
 
 namespace dlrun::web {
 
@@ -68,9 +70,11 @@ struct Metric {
     double value = 0;
   };
   std::vector<Sample> samples;
+  /// Not empty: the family is a histogram, and `samples` is not looked at.
+  std::vector<HistogramValues> histogram;
 };
 
-/// Thread safe, cheap. The server adds its own (requests, connections) and those of Health.
+/// Thread safe, cheap. The server adds its own (requests, connections) and those of Health and of the nodes.
 class MetricsSource {
  public:
   virtual ~MetricsSource() = default;
@@ -106,13 +110,16 @@ class RestServer {
   /// kAlreadyExists: the port is taken; kIo and kPermissionDenied name what was refused.
   static Result<std::unique_ptr<RestServer>> start(ServerOptions options,
                                                    cluster::ControlApi& control, LogSource& logs,
-                                                   MetricsSource& metrics);
+                                                   MetricsSource& metrics,
+                                                   SecurityAdmin* security = nullptr);
   ~RestServer();  ///< stop()
   RestServer(const RestServer&) = delete;
   RestServer& operator=(const RestServer&) = delete;
 
   std::uint16_t port() const;
   std::string url() const;  ///< "http://127.0.0.1:40123", without a slash at the end
+  /// From the next connection on with the certificate that lies in the files of the options now.
+  Status reload_certificate();
   /// Closes every connection and joins the thread. May be called twice.
   void stop();
 

@@ -35,7 +35,10 @@ void fill(const std::string& file, std::uint64_t jobs) {
       const auto record = [&](const cluster::Event& event) {
         records.push_back({.term = 1, .at = WallTime{1}, .job = view.id.value, .payload = wire::encode(event)});
       };
-      record(cluster::JobSubmitted{view.id, view.spec, "", 0, {1}});
+      const std::string key = "key-of-the-launcher-" + std::to_string(view.id.value);
+      cluster::JobSpec submitted = view.spec;  // with an environment of the usual size
+      for (int v = 0; v < 40; ++v) submitted.submit_env.emplace_back("VARIABLE_" + std::to_string(v), std::string(60, 'x'));
+      record(cluster::JobSubmitted{view.id, submitted, "bench\n" + key, 1, {1}});
       record(cluster::JobPlaced{view.id, Generation(1), epoch, {{task, "127.0.0.1", {}}}, {1}});
       record(cluster::TaskEnded{task, epoch, end, {1}});
       view.state = cluster::JobState::kSucceeded;
@@ -47,7 +50,7 @@ void fill(const std::string& file, std::uint64_t jobs) {
       view.tasks[0].end = end;
       record(cluster::JobEnded{view});
       rows.push_back({.job = view.id.value, .state = static_cast<std::uint8_t>(view.state), .finished = true, .owner = "bench",
-                      .submitted = {1}, .ended = {2}, .view = wire::encode(view)});
+                      .idempotency_key = key, .submitted = {1}, .ended = {2}, .view = wire::encode(view)});
     }
     if (const auto done_append = (*log)->append(records, rows); !done_append) give_up(done_append.error().to_string());
   }
@@ -81,7 +84,7 @@ static int measure(int argc, char** argv) {
   for (int i = 0; i < kRunning; ++i) pipe.next(std::chrono::seconds(30));
   cluster.kill_coordinator();
   const std::string store = cluster.folder() + "/coordinator/events.db";
-  std::fprintf(stderr, "writing 100000 finished jobs\n");
+  std::fprintf(stderr, "writing finished jobs\n");
   fill(store, quick ? 20'000 : 100'000);
 
   Figure figure{"recover", "recover_s", "s", Better::kLess, {}, "reading the store's file", {}, "", Must{{}, 2.0}};

@@ -42,6 +42,17 @@ Result<BatchView> open_batch(std::span<const std::byte> slot) {
   const std::uint64_t used = header.bytes;
   if (header.rows == 0 || header.rows > used) return bad("rows");
   if (!take(slot, used, header.labels, header.rows, view.labels)) return bad("labels");
+  if (header.pieces.offset_bytes != 0) {
+    if (header.pieces.count > header.rows ||
+        !take(slot, used, header.pieces, header.pieces.count, view.pieces))
+      return bad("pieces");
+    std::uint64_t rows = 0;
+    for (const SplitPiece& piece : view.pieces) {
+      if (piece.rows > header.rows - rows) return bad("rows of the pieces");
+      rows += piece.rows;
+    }
+    if (rows != header.rows) return bad("rows of the pieces");
+  }
   if (header.kind == BatchKind::kDense) {
     if (header.cols > used) return bad("cols");
     view.cols = header.cols;

@@ -3,7 +3,7 @@
 /// two processes share. A slot starts with a BatchHeader; columns follow, each 64-byte aligned,
 /// found by offsets from the slot's start. Shapes: labels [rows] f32. CSR: offsets [rows + 1] i64,
 /// ids [nnz] u64, values [nnz] f32, fields [nnz] u32 (libffm only).
-///         Dense: values [rows, cols] f32 row-major.
+///         Dense: values [rows, cols] f32 row-major. pieces [splits]: whose rows they are.
 /// Units:  offsets in the header are bytes; offsets of the column are elements of ids and values.
 
 #include <cstddef>
@@ -26,6 +26,15 @@ struct ColumnRef {
   std::uint64_t count = 0;
 };
 
+/// Rows of one split within a batch. In order of the rows.
+struct SplitPiece {
+  std::uint64_t split_id = 0;
+  std::uint64_t rows = 0;
+  std::uint32_t pass = 0;
+  std::uint32_t last = 0;  ///< 1: with these the split is out
+};
+static_assert(sizeof(SplitPiece) == 24);
+
 /// Plain bytes, the same in every process of a machine. Append only, within the version.
 struct BatchHeader {
   std::uint32_t magic = kBatchMagic;
@@ -40,7 +49,7 @@ struct BatchHeader {
   ColumnRef ids;
   ColumnRef values;
   ColumnRef fields;
-  std::uint64_t reserved[2] = {};
+  ColumnRef pieces;  ///< none: written before there were any
 };
 static_assert(sizeof(BatchHeader) % 8 == 0);
 
@@ -56,6 +65,7 @@ struct BatchView {
   std::span<const std::uint64_t> ids;
   std::span<const float> values;
   std::span<const std::uint32_t> fields;
+  std::span<const SplitPiece> pieces;
   std::uint64_t sequence = 0;  ///< batches of this consumer, from 0; set by the pipe
   std::uint32_t slot = 0;      ///< set by the pipe
 };

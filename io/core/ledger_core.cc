@@ -26,48 +26,30 @@ Result<LedgerCore::Table*> LedgerCore::find(const std::string& input) {
   return &it->second;
 }
 
-Split LedgerCore::Table::split(SplitKey key) const {
-  const auto after = std::upper_bound(first_split.begin(), first_split.end(), key.split_id);
-  const auto index = static_cast<std::size_t>(after - first_split.begin() - 1);
-  const FileEntry& file = files[index];
-  const std::uint64_t begin = (key.split_id - first_split[index]) * spec.split_bytes;
-  const std::uint64_t length = std::min(spec.split_bytes, file.size_bytes - begin);
-  return Split{key.split_id, key.pass, file.uri, file.etag, begin, begin + length};
-}
-
 Status LedgerCore::set_files(const std::string& input, const std::vector<FileEntry>& files) {
   DLRUN_ASSIGN(Table * table, find(input));
   if (table->fixed) {
-    if (files == table->files) return {};
-    const std::size_t shared = std::min(files.size(), table->files.size());
+    const std::vector<FileEntry>& began = table->splits.files();
+    if (files == began) return {};
+    const std::size_t shared = std::min(files.size(), began.size());
     for (std::size_t i = 0; i < shared; ++i) {
-      if (files[i] == table->files[i]) continue;
+      if (files[i] == began[i]) continue;
       return fail(Errc::kFailedPrecondition, "input \"" + input + "\": file " + std::to_string(i) +
                                                  " is " + files[i].uri + " (" + files[i].etag +
-                                                 "), the job began with " + table->files[i].uri +
-                                                 " (" + table->files[i].etag + ")");
+                                                 "), the job began with " + began[i].uri + " (" +
+                                                 began[i].etag + ")");
     }
-    const bool more = files.size() > table->files.size();
+    const bool more = files.size() > began.size();
     return fail(Errc::kFailedPrecondition,
-                "input \"" + input + "\": " + (more ? files : table->files)[shared].uri +
+                "input \"" + input + "\": " + (more ? files : began)[shared].uri +
                     (more ? " was not there when the job began" : " is gone"));
   }
-  if (table->spec.split_bytes == 0)
-    return fail(Errc::kInvalidArgument, "input \"" + input + "\": split_bytes is 0");
   if (files.size() > limits_.files_max)
     return fail(Errc::kInvalidArgument, "input \"" + input + "\": " + std::to_string(files.size()) +
                                             " files; at most " + std::to_string(limits_.files_max));
-  std::vector<std::uint64_t> first_split{0};
-  first_split.reserve(files.size() + 1);
-  for (const FileEntry& file : files) {
-    const std::uint64_t whole = file.size_bytes / table->spec.split_bytes;
-    const std::uint64_t count = whole + (file.size_bytes % table->spec.split_bytes != 0 ? 1 : 0);
-    if (count > std::numeric_limits<std::uint64_t>::max() / 4 - first_split.back())
-      return fail(Errc::kInvalidArgument, "input \"" + input + "\": more than 2^62 splits");
-    first_split.push_back(first_split.back() + count);
-  }
-  table->first_split = std::move(first_split);
-  table->files = files;
+  auto splits = SplitTable::make(files, table->spec.split_bytes);
+  if (!splits) return fail_as("input \"" + input + "\"", splits);
+  table->splits = std::move(*splits);
   table->fixed = true;
   return {};
 }
@@ -80,7 +62,7 @@ Result<LeaseAnswer> LedgerCore::lease(const std::string& input, const TaskId& co
   if (splits_max == 0)
     return fail(Errc::kInvalidArgument, "input \"" + input + "\": a lease of no splits");
 
-  const std::uint64_t total = table->splits();
+  const std::uint64_t total = table->splits.count();
   const InputSpec& spec = table->spec;
   const auto pass_exists = [&](std::uint32_t pass) {
     return total > 0 && (spec.passes == 0 || pass < spec.passes);
@@ -108,7 +90,7 @@ Result<LeaseAnswer> LedgerCore::lease(const std::string& input, const TaskId& co
     }
     table->leased.emplace(key, consumer);
     table->held[consumer].insert(key);
-    answer.splits.push_back(table->split(key));
+    answer.splits.push_back(table->splits.split(key));
     ++open;
   }
   const bool left =
@@ -120,6 +102,22 @@ Result<LeaseAnswer> LedgerCore::lease(const std::string& input, const TaskId& co
   else
     answer.state = left ? LeaseState::kWait : LeaseState::kEndOfInput;
   return answer;
+}
+
+/// Guided self-scheduling (Polychronopoulos, Kuck, 1987): half of an even part of what is left.
+std::uint32_t LedgerCore::share(const std::string& input, const TaskId& consumer,
+                                std::uint32_t wanted) const {
+  const auto it = tables_.find(input);
+  if (it == tables_.end() || wanted <= 1) return wanted;
+  const Table& table = it->second;
+  if (table.spec.passes == 0) return wanted;
+  const std::uint64_t total = table.splits.count();
+  const std::uint64_t passes = table.spec.passes - std::min(table.spec.passes, table.pass);
+  const std::uint64_t left =
+      passes * total - std::min(passes * total, table.position) + table.given_back.size();
+  const std::uint64_t consumers = table.held.size() + (table.held.contains(consumer) ? 0 : 1);
+  const std::uint64_t part = (left + 2 * consumers - 1) / (2 * consumers);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(part, 1, wanted));
 }
 
 void LedgerCore::Table::take_back(const TaskId& consumer, const std::set<SplitKey>& keep) {
@@ -168,7 +166,7 @@ Result<LedgerCore::Counts> LedgerCore::counts(const std::string& input) const {
   const auto it = tables_.find(input);
   if (it == tables_.end()) return fail(Errc::kNotFound, "no input \"" + input + "\"");
   const Table& table = it->second;
-  return Counts{table.splits(), table.leased.size(), table.given_back.size(), table.done};
+  return Counts{table.splits.count(), table.leased.size(), table.given_back.size(), table.done};
 }
 
 }  // namespace dlrun::io

@@ -1,8 +1,6 @@
 #pragma once
 /// io/core/ledger_core.h: who reads which split: the job's ledger of splits, one table per input,
-/// dynamic leasing. A file of n bytes has ceil(n / split_bytes) splits, never an empty one; ids
-/// count through the files in table order and are the same in every pass. Order of a pass: a
-/// permutation of (seed, pass) by a Feistel network whose round function is Philox (Black, Rogaway,
+/// dynamic leasing. Which splits there are: SplitTable. Order of a pass: a permutation of (seed, pass) by a Feistel network whose round function is Philox (Black, Rogaway,
 /// CT-RSA 2002: cycle walking), so that no order is stored; without shuffle: by id.
 ///
 /// A split of a pass:  unread -1-> leased -2-> done
@@ -25,6 +23,7 @@
 #include <vector>
 
 #include "io/core/msg.h"
+#include "io/core/split_table.h"
 
 namespace dlrun::io {
 
@@ -45,6 +44,8 @@ class LedgerCore final : public Ledger {
   Status done(const std::string& input, const TaskId& consumer, std::uint64_t split_id,
               std::uint32_t pass) override;
   void drop_consumer(const TaskId& consumer) override;
+  std::uint32_t share(const std::string& input, const TaskId& consumer,
+                      std::uint32_t wanted) const override;
 
   /// For tests and progress.
   struct Counts {
@@ -59,8 +60,7 @@ class LedgerCore final : public Ledger {
   struct Table {
     InputSpec spec;
     bool fixed = false;  ///< the file table is known
-    std::vector<FileEntry> files;
-    std::vector<std::uint64_t> first_split;  ///< [files + 1]: id of each file's first split
+    SplitTable splits;
     std::uint32_t pass = 0;                  ///< the open pass
     std::uint64_t position = 0;              ///< handed out of the open pass, in its order
     std::set<SplitKey> given_back;
@@ -68,8 +68,6 @@ class LedgerCore final : public Ledger {
     std::map<TaskId, std::set<SplitKey>> held;
     std::uint64_t done = 0;
 
-    std::uint64_t splits() const { return first_split.empty() ? 0 : first_split.back(); }
-    Split split(SplitKey key) const;
     void take_back(const TaskId& consumer, const std::set<SplitKey>& keep);
   };
   Result<Table*> find(const std::string& input);

@@ -64,6 +64,17 @@ struct SplitKey {
   friend auto operator<=>(const SplitKey&, const SplitKey&) = default;
 };
 
+/// How far a consumer got with a split: it took this many of its rows, in the order in which they
+/// are given. Plain bytes: they cross the pipe's socket.
+struct SplitProgress {
+  std::uint64_t split_id = 0;
+  std::uint64_t rows = 0;
+  std::uint32_t pass = 0;
+  std::uint32_t whole = 0;  ///< 1: all of them
+  friend bool operator==(const SplitProgress&, const SplitProgress&) = default;
+};
+static_assert(sizeof(SplitProgress) == 24);
+
 enum class LeaseState : std::uint8_t {
   kGranted = 0,     ///< `splits` holds at least one
   kWait = 1,        ///< none free now, but leases of others are open: ask again
@@ -86,6 +97,11 @@ class Ledger {
   virtual Status set_files(const std::string& input, const std::vector<FileEntry>& files) = 0;
   virtual Result<LeaseAnswer> lease(const std::string& input, const TaskId& consumer,
                                     std::uint32_t splits_max) = 0;
+  /// How many of the `wanted` splits the consumer should get, at least 1: a large lease for a large
+  /// rest, single splits at the end, so that nobody sits on work while others are idle. Kept apart
+  /// from lease(), whose outcome is recorded by its arguments.
+  virtual std::uint32_t share(const std::string& input, const TaskId& consumer,
+                              std::uint32_t wanted) const = 0;
   /// The consumer holds exactly `held`: whatever else is leased to it goes back, to be handed out
   /// first. Called before lease() when the request says `resync` (first request after an attach, or
   /// a reply that may have been lost).

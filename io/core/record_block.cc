@@ -12,7 +12,8 @@ constexpr std::uint64_t align_up(std::uint64_t n) {
   return (n + kColumnAlign - 1) & ~std::uint64_t{kColumnAlign - 1};
 }
 
-BatchHeader layout(BatchKind kind, bool with_fields, std::uint64_t rows, std::uint64_t entries) {
+BatchHeader layout(BatchKind kind, bool with_fields, std::uint64_t rows, std::uint64_t entries,
+                   std::uint64_t pieces) {
   BatchHeader header;
   header.kind = kind;
   header.rows = rows;
@@ -21,6 +22,7 @@ BatchHeader layout(BatchKind kind, bool with_fields, std::uint64_t rows, std::ui
     column = ColumnRef{at, count};
     at = align_up(at + count * width);
   };
+  if (pieces > 0) place(header.pieces, pieces, sizeof(SplitPiece));
   place(header.labels, rows, sizeof(float));
   if (kind == BatchKind::kCsr) {
     place(header.offsets, rows + 1, sizeof(std::int64_t));
@@ -77,21 +79,24 @@ void RecordBlock::append(const RecordBlock& from, std::size_t row) {
 }
 
 std::uint64_t batch_bytes(BatchKind kind, bool with_fields, std::uint64_t rows,
-                          std::uint64_t entries) {
-  return layout(kind, with_fields, rows, entries).bytes;
+                          std::uint64_t entries, std::uint64_t pieces) {
+  return layout(kind, with_fields, rows, entries, pieces).bytes;
 }
 
 std::uint64_t write_batch(const RecordBlock& block, std::span<const std::uint32_t> order,
-                          std::uint32_t pass, std::span<std::byte> slot) {
+                          std::uint32_t pass, std::span<const SplitPiece> pieces,
+                          std::span<std::byte> slot) {
   std::uint64_t entries = 0;
   for (const std::uint32_t row : order) entries += block.entries(row);
-  BatchHeader header = layout(block.kind, block.with_fields, order.size(), entries);
+  BatchHeader header = layout(block.kind, block.with_fields, order.size(), entries, pieces.size());
   header.pass = pass;
   if (block.kind == BatchKind::kDense) header.cols = block.cols;
   DLRUN_ASSERT(header.bytes <= slot.size());
   DLRUN_ASSERT(reinterpret_cast<std::uintptr_t>(slot.data()) % kColumnAlign == 0);
 
   std::memcpy(slot.data(), &header, sizeof header);
+  std::byte* at = slot.data() + header.pieces.offset_bytes;
+  copy_to(at, pieces.data(), pieces.size());
   std::byte* labels = slot.data() + header.labels.offset_bytes;
   std::byte* offsets = slot.data() + header.offsets.offset_bytes;
   std::byte* ids = slot.data() + header.ids.offset_bytes;

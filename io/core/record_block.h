@@ -32,13 +32,14 @@ struct RecordBlock {
   void append(const RecordBlock& from, std::size_t row);  ///< copies one row
 };
 
-/// Bytes of a slot that a batch of this shape takes.
+/// Bytes of a slot that a batch of this shape takes, with rows of `pieces` splits.
 std::uint64_t batch_bytes(BatchKind kind, bool with_fields, std::uint64_t rows,
-                          std::uint64_t entries);
+                          std::uint64_t entries, std::uint64_t pieces = 1);
 
 /// Writes the rows `order` of `block` as one batch into `slot`; the slot must be large enough
 /// (asserted) and 64-byte aligned. Returns the bytes used.
 std::uint64_t write_batch(const RecordBlock& block, std::span<const std::uint32_t> order,
-                          std::uint32_t pass, std::span<std::byte> slot);
+                          std::uint32_t pass, std::span<const SplitPiece> pieces,
+                          std::span<std::byte> slot);
 
 }  // namespace dlrun::io

@@ -25,9 +25,8 @@ class AgentLink {
   /// Blocks. kUnavailable, kDeadlineExceeded, kOverloaded: the answer may be lost; ask again with
   /// `resync`.
   virtual Result<LeaseAnswer> lease(const task::FeederLease& request, Duration timeout) = 0;
-  /// Queues; in order with lease(). May be lost with the agent: the caller repeats it before a
-  /// resync.
-  virtual Status done(const task::FeederDone& done) = 0;
+  /// Queues: the consumer was dropped and everything it did has been told.
+  virtual Status gone(const TaskId& consumer) = 0;
 };
 
 class FeederEvents {

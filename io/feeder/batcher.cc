@@ -17,10 +17,11 @@ Batcher::Batcher(const InputSpec& spec, const RecordParser& parser, std::uint64_
   parser.prepare(block_, cols);
 }
 
-void Batcher::begin_split(SplitKey split) {
+void Batcher::begin_split(SplitKey split, std::uint64_t skip) {
   DLRUN_ASSERT(empty() || split.pass == pass_);
   pass_ = split.pass;
   current_ = split;
+  skip_ = skip;
   window_ = 0;
   work_[split] = Work{};
   compact();
@@ -34,17 +35,20 @@ void Batcher::close_window() {
   const std::size_t last = block_.rows();
   const std::size_t at = order_.size();
   row_split_.resize(last, current_);
-  for (std::size_t row = first; row < last; ++row) {
+  for (std::size_t row = first; row < last; ++row)
     order_.push_back(static_cast<std::uint32_t>(row));
-    entries_waiting_ += block_.entries(row);
-  }
-  work_[current_].rows_waiting += last - first;
   if (shuffle_) {
     SplitMix64 rng(mix64(seed_) ^ mix64(std::uint64_t{current_.pass} << 32 | window_) ^
                    mix64(~current_.split_id));
     for (std::size_t i = order_.size(); i > at + 1; --i)
       std::swap(order_[i - 1], order_[at + static_cast<std::size_t>(rng.below(i - at))]);
   }
+  const auto skipped = std::min<std::uint64_t>(skip_, last - first);
+  skip_ -= skipped;
+  const auto begin = order_.begin() + static_cast<std::ptrdiff_t>(at);
+  order_.erase(begin, begin + static_cast<std::ptrdiff_t>(skipped));
+  for (std::size_t i = at; i < order_.size(); ++i) entries_waiting_ += block_.entries(order_[i]);
+  work_[current_].rows_waiting += order_.size() - at;
   ++window_;
   window_bytes_at_ = block_.bytes();
 }
@@ -56,32 +60,52 @@ void Batcher::end_split() {
 
 bool Batcher::full_batch() const {
   const std::uint64_t rows = order_.size() - next_;
-  return rows >= batch_rows_ ||
-         batch_bytes(block_.kind, block_.with_fields, rows, entries_waiting_) > slot_bytes_;
+  return rows >= batch_rows_ || batch_bytes(block_.kind, block_.with_fields, rows, entries_waiting_,
+                                            splits_waiting()) > slot_bytes_;
+}
+
+bool Batcher::exact_batch() const {
+  return order_.size() - next_ <= batch_rows_ &&
+         batch_bytes(block_.kind, block_.with_fields, order_.size() - next_, entries_waiting_,
+                     splits_waiting()) <= slot_bytes_;
+}
+
+std::uint64_t Batcher::splits_waiting() const {
+  return static_cast<std::uint64_t>(std::count_if(
+      work_.begin(), work_.end(), [](const auto& work) { return work.second.rows_waiting > 0; }));
 }
 
 std::uint64_t Batcher::write(std::span<std::byte> slot) {
   DLRUN_ASSERT(!empty() && writing_.empty());
   std::uint64_t entries = 0;
   std::size_t end = next_;
+  std::vector<SplitPiece> pieces;
   while (end < order_.size() && end - next_ < batch_rows_) {
+    const SplitKey split = row_split_[order_[end]];
+    const bool another =
+        pieces.empty() || SplitKey{pieces.back().split_id, pieces.back().pass} != split;
     const std::uint64_t more = entries + block_.entries(order_[end]);
-    if (batch_bytes(block_.kind, block_.with_fields, end - next_ + 1, more) > slot.size()) break;
+    if (batch_bytes(block_.kind, block_.with_fields, end - next_ + 1, more,
+                    pieces.size() + (another ? 1 : 0)) > slot.size())
+      break;
+    if (another) pieces.push_back({split.split_id, 0, split.pass, 0});
+    ++pieces.back().rows;
     entries = more;
     ++end;
   }
   DLRUN_ASSERT(end > next_);  // a slot holds any one record
-  const std::uint64_t bytes =
-      write_batch(block_, std::span(order_).subspan(next_, end - next_), pass_, slot);
-  for (; next_ < end; ++next_) {
-    const SplitKey split = row_split_[order_[next_]];
-    --work_[split].rows_waiting;
-    if (writing_.empty() || writing_.back() != split) writing_.push_back(split);
+  for (SplitPiece& piece : pieces) {
+    const SplitKey split{piece.split_id, piece.pass};
+    Work& work = work_[split];
+    work.rows_waiting -= piece.rows;
+    ++work.batches_out;
+    piece.last = work.read && work.rows_waiting == 0 ? 1 : 0;
+    writing_.push_back(split);
   }
+  const std::uint64_t bytes =
+      write_batch(block_, std::span(order_).subspan(next_, end - next_), pass_, pieces, slot);
+  next_ = end;
   entries_waiting_ -= entries;
-  std::sort(writing_.begin(), writing_.end());
-  writing_.erase(std::unique(writing_.begin(), writing_.end()), writing_.end());
-  for (const SplitKey split : writing_) ++work_[split].batches_out;
   if (2 * next_ >= order_.size() && row_split_.size() == block_.rows()) compact();
   return bytes;
 }

@@ -2,7 +2,8 @@
 /// io/feeder/batcher.h: rows of parsed splits -> batches, and which split is through when. No I/O,
 /// no threads, no clock. A batch holds rows of one pass, of one or several splits. A split is done
 /// when it was read to its end, all its rows went out, and every batch with a row of it was
-/// released. Order: rows of a window (what was parsed between two close_window calls) are shuffled
+/// released. A batch names the splits of its rows, and says with which batch a split is out: so
+/// split ends are looked for before a batch that might be the last goes out (exact_batch). Order: rows of a window (what was parsed between two close_window calls) are shuffled
 /// by (seed, pass, split, window). Bounds: holds the rows that wait, at most about twice: moved
 /// together when half of the block is spent.
 
@@ -24,7 +25,8 @@ class Batcher {
 
   // Reading: begin_split, (parse into block(), close_window)..., end_split. Rows of another pass
   // must be out before.
-  void begin_split(SplitKey split);
+  /// The first `skip` of its rows are left out: the consumer has them.
+  void begin_split(SplitKey split, std::uint64_t skip = 0);
   RecordBlock& block() { return block_; }
   std::uint64_t window_bytes() const;  ///< parsed since the last close_window
   void close_window();
@@ -34,6 +36,7 @@ class Batcher {
   bool empty() const { return next_ == order_.size(); }
   std::uint32_t pass() const { return pass_; }  ///< of the rows that wait
   bool full_batch() const;  ///< the next batch would have batch_rows rows, or no room for one more
+  bool exact_batch() const;  ///< full, and it would take every row that waits
   /// Writes the next batch, at most batch_rows rows and the slot's size. Returns its bytes. Call
   /// sent() with its sequence.
   std::uint64_t write(std::span<std::byte> slot);
@@ -54,6 +57,7 @@ class Batcher {
   };
   void check(SplitKey split);
   void compact();
+  std::uint64_t splits_waiting() const;
 
   const bool shuffle_;
   const std::uint64_t seed_;
@@ -67,6 +71,7 @@ class Batcher {
   std::uint64_t entries_waiting_ = 0;  ///< values of order_[next_..]
   std::uint32_t pass_ = 0;
   SplitKey current_;
+  std::uint64_t skip_ = 0;  ///< rows of current_ still to leave out
   std::uint32_t window_ = 0;
   std::size_t window_bytes_at_ = 0;
   std::map<SplitKey, Work> work_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "io/feeder/shape.h"
 
@@ -12,16 +13,23 @@ constexpr Duration kWaitMin = std::chrono::milliseconds(20);
 constexpr Duration kWaitMax = std::chrono::milliseconds(500);
 constexpr Duration kSleepMax = std::chrono::seconds(1);
 constexpr std::uint64_t kBadRecordsShown = 10;
-constexpr std::size_t kDoneKept = 256;
+constexpr Duration kAskEvery = std::chrono::milliseconds(500);  ///< a lease should last this long,
+constexpr Duration kAskSeldom = std::chrono::seconds(4);        ///< and not longer
+constexpr Duration kDoneWithin = std::chrono::milliseconds(500);
+constexpr Duration kEndHeldMax = std::chrono::seconds(2);  ///< one that never sleeps, with batches
+constexpr Duration kLookAgain = std::chrono::milliseconds(10);
+constexpr Duration kTellRestWithin = std::chrono::seconds(2);
 
 bool answer_may_be_lost(Errc code) {
   return code == Errc::kUnavailable || code == Errc::kDeadlineExceeded || code == Errc::kOverloaded;
 }
 }  // namespace
 
-Consumer::Consumer(task::AdmitConsumer admit, pipe::Fd socket, ConsumerLimits limits,
-                   Source& source, AgentLink& link, LeasePump& pump)
+Consumer::Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progress, pipe::Fd socket,
+                   ConsumerLimits limits, Source& source, AgentLink& link, LeasePump& pump,
+                   std::function<void()> on_finished)
     : admit_(std::move(admit)),
+      progress_(std::move(progress)),
       spec_(admit_.input),
       limits_(limits),
       source_(source),
@@ -30,14 +38,18 @@ Consumer::Consumer(task::AdmitConsumer admit, pipe::Fd socket, ConsumerLimits li
       socket_(std::move(socket)),
       mailbox_(std::make_shared<Mailbox>()),
       parser_(admit_.input),
+      lease_ahead_(limits.lease_ahead),
+      on_finished_(std::move(on_finished)),
       thread_([this] {
         if (const Status attached = attach(); attached)
           loop();
         else
           PipeWriter::refuse(socket_.get(), attached.error());
+        tell_rest();
         writer_.reset();
         socket_.reset();
         finished_ = true;
+        if (on_finished_) on_finished_();
       }) {}
 
 Consumer::~Consumer() {
@@ -63,7 +75,43 @@ Status Consumer::attach() {
   const PipeGeometry geometry = geometry_for(spec_, shape, limits_.slot_bytes_max);
   DLRUN_ASSIGN(writer_, PipeWriter::create(std::move(socket_), spec_.name, geometry));
   batcher_.emplace(spec_, parser_, shape.cols, writer_->slot_bytes());
+  DLRUN_ASSIGN(const SplitTable splits, SplitTable::make(files, spec_.split_bytes));
+  resume(splits);
   return {};
+}
+
+/// Where the feeder before stopped: whole splits are done, begun ones go on behind the rows taken.
+void Consumer::resume(const SplitTable& splits) {
+  for (const SplitProgress& at : progress_) {
+    if (at.split_id >= splits.count() || (spec_.passes != 0 && at.pass >= spec_.passes)) continue;
+    const SplitKey key{at.split_id, at.pass};
+    if (at.whole != 0)
+      done_.push_back(key);
+    else
+      leased_.push_back({splits.split(key), at.rows});
+  }
+  std::sort(leased_.begin(), leased_.end(), [](const Leased& a, const Leased& b) {
+    return std::pair(a.split.pass, a.split.id) < std::pair(b.split.pass, b.split.id);
+  });
+}
+
+/// The last news, on this thread: nobody waits for it but the end of the task.
+void Consumer::tell_rest() {
+  const TimePoint until = pipe::now() + kTellRestWithin;
+  pipe::PollItem item{mailbox_->event.get()};
+  while (asking_ && pipe::now() < until) {  // one request at a time
+    if (!pipe::poll_until({&item, 1}, until)) break;
+    const std::lock_guard lock(mailbox_->mutex);
+    pipe::drain_eventfd(mailbox_->event.get());
+    if (mailbox_->answer) take_answer(*std::exchange(mailbox_->answer, std::nullopt));
+  }
+  if (done_.empty() || refused_) return;
+  task::FeederLease request;
+  request.consumer = admit_.consumer;
+  request.input = spec_.name;
+  request.splits_max = 0;
+  request.done.assign(done_.begin(), done_.end());
+  (void)link_.lease(request, kTellRestWithin);
 }
 
 void Consumer::loop() {
@@ -76,7 +124,11 @@ void Consumer::loop() {
     if (did == Step::kNeedsSlot) what = PipeWriter::WaitFor::kSlot;
     if (did == Step::kNeedsEntry) what = PipeWriter::WaitFor::kEntry;
     TimePoint until = pipe::now() + kSleepMax;
-    if (did == Step::kIdle && !asking_) until = std::min(until, ask_at_);
+    if (did == Step::kIdle && !asking_ && !end_of_input_) until = std::min(until, ask_at_);
+    if (did == Step::kIdle && end_held_since_ != TimePoint{})
+      until = std::min(until, pipe::now() + kLookAgain);
+    if (!asking_ && !refused_ && !done_.empty())
+      until = std::min(until, std::max(done_at_ + kDoneWithin, resync_ ? ask_at_ : pipe::now()));
     if (!writer_->wait(what, mailbox_->event.get(), until)) {
       (void)take_in();  // what it released before it went
       return;
@@ -91,21 +143,21 @@ Status Consumer::take_in() {
   DLRUN_TRY(writer_->collect(released));
   for (const std::uint64_t sequence : released) batcher_->released(sequence);
   for (const SplitKey split : batcher_->take_done()) {
-    const task::FeederDone done{admit_.consumer, spec_.name, split.split_id, split.pass};
-    told_done_.push_back(done);
-    if (told_done_.size() > kDoneKept) told_done_.pop_front();
-    (void)link_.done(done);  // lost with the agent: then repeated before the resync
-    ask_at_ = std::min(ask_at_, pipe::now());
+    if (done_.size() == asked_done_) done_at_ = pipe::now();
+    done_.push_back(split);
+    if (wait_said_) ask_at_ = std::min(ask_at_, pipe::now());  // it made room for another lease
   }
   std::optional<Result<LeaseAnswer>> answer;
+  bool stop = false;
   if (mailbox_->full) {
     const std::lock_guard lock(mailbox_->mutex);
     mailbox_->full = false;
     pipe::drain_eventfd(mailbox_->event.get());
     answer.swap(mailbox_->answer);
-    if (mailbox_->stop) return fail(Errc::kCancelled, "the feeder stops");
+    stop = mailbox_->stop;
   }
   if (answer) take_answer(*answer);
+  if (stop) return fail(Errc::kCancelled, "the feeder stops");
   return {};
 }
 
@@ -113,14 +165,22 @@ void Consumer::take_answer(const Result<LeaseAnswer>& answer) {
   asking_ = false;
   const TimePoint now = pipe::now();
   if (!answer) {
-    if (!answer_may_be_lost(answer.error().code)) return fail_input(answer.error());
+    asked_done_ = 0;
+    if (!answer_may_be_lost(answer.error().code)) {
+      refused_ = true;
+      return fail_input(answer.error());
+    }
     resync_ = true;
     backoff_ = std::clamp(2 * backoff_, kWaitMin, kWaitMax);
     ask_at_ = now + backoff_;
     return;
   }
   resync_ = false;
-  leased_.insert(leased_.end(), answer->splits.begin(), answer->splits.end());
+  done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(asked_done_));
+  asked_done_ = 0;
+  done_at_ = now;
+  if (asked_splits_ == 0) return;  // it only told
+  for (const Split& split : answer->splits) leased_.push_back({split, 0});
   wait_said_ = answer->state == LeaseState::kWait;
   end_of_input_ = answer->state == LeaseState::kEndOfInput;
   backoff_ = wait_said_ ? std::clamp(2 * backoff_, kWaitMin, kWaitMax) : Duration{0};
@@ -128,22 +188,35 @@ void Consumer::take_answer(const Result<LeaseAnswer>& answer) {
 }
 
 void Consumer::ask_for_splits() {
-  if (asking_ || end_of_input_ || ended_ || failure_ || leased_.size() >= limits_.lease_ahead ||
-      pipe::now() < ask_at_)
-    return;
+  const TimePoint now = pipe::now();
+  if (asking_ || refused_ || (resync_ && now < ask_at_)) return;
+  const bool low = leased_.size() <= lease_ahead_ / 2 && now >= ask_at_;
+  const bool want = low && !end_of_input_ && !ended_ && !failure_;
+  const bool last = end_of_input_ && leased_.empty() && !reader_ && batcher_->empty();
+  const bool told_enough = done_.empty() || (now < done_at_ + kDoneWithin && !last);
+  if (!want && told_enough) return;
+  asked_splits_ = 0;
+  if (want) {
+    if (now < leased_at_ + kAskEvery)
+      lease_ahead_ =
+          std::min(2 * lease_ahead_, std::max(limits_.lease_ahead, limits_.lease_ahead_max));
+    else if (now > leased_at_ + kAskSeldom)
+      lease_ahead_ = std::max(lease_ahead_ / 2, limits_.lease_ahead);
+    leased_at_ = now;
+    asked_splits_ = std::max(
+        1u, lease_ahead_ - std::min(lease_ahead_, static_cast<std::uint32_t>(leased_.size())));
+  }
   task::FeederLease request;
   request.consumer = admit_.consumer;
   request.input = spec_.name;
-  request.splits_max = limits_.lease_ahead - static_cast<std::uint32_t>(leased_.size());
+  request.splits_max = asked_splits_;
   request.resync = resync_;
+  request.done.assign(done_.begin(), done_.end());
+  asked_done_ = done_.size();
   if (resync_) {
     request.held = batcher_->open_splits();
-    // Told again, and held until the job has heard it: else the resync would give it back.
-    for (const task::FeederDone& done : told_done_) {
-      (void)link_.done(done);
-      request.held.push_back({done.split_id, done.pass});
-    }
-    for (const Split& split : leased_) request.held.push_back({split.id, split.pass});
+    for (const Leased& leased : leased_)
+      request.held.push_back({leased.split.id, leased.split.pass});
   }
   asking_ = true;
   pump_.ask(std::move(request), [mailbox = mailbox_](Result<LeaseAnswer> answer) {
@@ -162,16 +235,17 @@ Consumer::Step Consumer::step() {
     ended_ = true;
     return Step::kProgress;
   }
-  if (batcher_->full_batch()) return put_batch();
+  if (batcher_->full_batch() && !(reader_ && batcher_->exact_batch())) return put_batch();
   if (reader_) return read_some();
   const bool flush =
-      !batcher_->empty() &&
-      (leased_.empty() ? (wait_said_ || end_of_input_) : leased_.front().pass != batcher_->pass());
+      !batcher_->empty() && (leased_.empty() ? (wait_said_ || end_of_input_)
+                                             : leased_.front().split.pass != batcher_->pass());
   if (flush) return put_batch();
   if (!leased_.empty()) {
-    const std::uint32_t pass = leased_.front().pass;
+    const std::uint32_t pass = leased_.front().split.pass;
     if (pass > passes_marked_) return put_marks(pass);
-    current_ = std::move(leased_.front());
+    current_ = std::move(leased_.front().split);
+    const std::uint64_t skip = leased_.front().skip;
     leased_.pop_front();
     auto reader = SplitReader::open(source_, *current_, {});
     if (!reader) {
@@ -179,11 +253,19 @@ Consumer::Step Consumer::step() {
       return Step::kProgress;
     }
     reader_ = std::move(*reader);
-    batcher_->begin_split({current_->id, current_->pass});
+    batcher_->begin_split({current_->id, current_->pass}, skip);
     return Step::kProgress;
   }
   if (!end_of_input_) return Step::kIdle;
   if (passes_marked_ < spec_.passes) return put_marks(spec_.passes);
+  // It hears of the end when it has released everything and that is on record: if anything dies after
+  // that, itself included, nobody reads it again. Batches that it keeps while it waits are its own.
+  if (!done_.empty()) return Step::kIdle;
+  if (batcher_->unreleased() > 0) {
+    if (end_held_since_ == TimePoint{}) end_held_since_ = pipe::now();
+    if (!writer_->consumer_asleep() && pipe::now() < end_held_since_ + kEndHeldMax)
+      return Step::kIdle;
+  }
   if (!writer_->publish_end_of_data()) return Step::kNeedsEntry;
   ended_ = true;
   return Step::kProgress;

@@ -3,14 +3,16 @@
 /// publishes for it alone. A slow or broken consumer holds up nobody else.
 ///
 /// The loop takes the first that can be done:
-///   1. what the consumer released: splits that are done are told to the agent;
-///   2. a lease, when fewer than lease_ahead splits wait (asked of the pump; the answer comes to
-///   the mailbox);
+///   1. what the consumer released;
+///   2. a lease, when few splits wait, or news of splits done, when it is kDoneWithin old (one
+///   request of the pump for both; the answer comes to the mailbox). Each request is a durable
+///   record, so leases grow until one lasts kAskEvery, and carry the news with them;
 ///   3. a batch or mark out, when one is due;
 ///   4. the next piece of the current split, in;
 ///   5. sleep: until the consumer, the pump or a stop has something.
-/// Ends when the consumer closes its socket, breaks the protocol, or on stop(). What was leased and
-/// not done is then given back by the job (the task ended) or by the resync of the next attach.
+/// Ends when the consumer closes its socket, breaks the protocol, or on stop(); what was done and not
+/// told is told then. What was leased and not done is given back by the job (the task ended) or by
+/// the resync of the next attach, which tells how far the consumer is: it goes on there.
 ///
 /// Bounds: slots * slot_bytes of ring (geometry_for), one window of parsed records
 /// (window_bytes_max), lease_ahead splits. Bad records: the first one beyond the policy ends the
@@ -19,6 +21,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +29,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/core/split_table.h"
 #include "io/feeder/agent_link.h"
 #include "io/feeder/batcher.h"
 #include "io/feeder/lease_pump.h"
@@ -39,15 +43,18 @@ struct ConsumerLimits {
   std::uint64_t slot_bytes_max = 16u << 20;
   std::uint64_t window_bytes_max = 32u << 20;  ///< parsed records shuffled together
   std::uint64_t files_max = 1'000'000;
-  std::uint32_t lease_ahead = 2;
+  std::uint32_t lease_ahead = 2;        ///< at first
+  std::uint32_t lease_ahead_max = 128;  ///< at most half of LedgerLimits::leases_per_consumer_max
   Duration request_timeout = std::chrono::seconds(10);
 };
 
 class Consumer {
  public:
   /// Starts the thread. `admit` says who and what; the thread answers the attach over `socket`.
-  Consumer(task::AdmitConsumer admit, pipe::Fd socket, ConsumerLimits limits, Source& source,
-           AgentLink& link, LeasePump& pump);
+  /// `progress`: what the consumer took before this attach. `on_finished`: from the thread, last.
+  Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progress, pipe::Fd socket,
+           ConsumerLimits limits, Source& source, AgentLink& link, LeasePump& pump,
+           std::function<void()> on_finished);
   ~Consumer();  ///< stop() and join
   void stop();
   bool finished() const { return finished_; }
@@ -64,8 +71,15 @@ class Consumer {
   };
   enum class Step { kProgress, kNeedsSlot, kNeedsEntry, kIdle, kOver };
 
+  struct Leased {
+    Split split;
+    std::uint64_t skip = 0;  ///< rows that the consumer has
+  };
+
   Status attach();
+  void resume(const SplitTable& splits);
   void loop();
+  void tell_rest();
   Status take_in();
   void take_answer(const Result<LeaseAnswer>& answer);
   void ask_for_splits();
@@ -77,6 +91,7 @@ class Consumer {
   void fail_input(Error error);
 
   const task::AdmitConsumer admit_;
+  const std::vector<SplitProgress> progress_;
   const InputSpec& spec_;
   const ConsumerLimits limits_;
   Source& source_;
@@ -88,17 +103,25 @@ class Consumer {
   std::unique_ptr<PipeWriter> writer_;
   std::optional<Batcher> batcher_;
 
-  std::deque<Split> leased_;  ///< not begun
+  std::deque<Leased> leased_;  ///< not begun
+  std::uint32_t lease_ahead_;
   bool asking_ = false;
+  bool refused_ = false;            ///< the job wants to hear no more of it
+  std::uint32_t asked_splits_ = 0;  ///< of the request under way
+  std::size_t asked_done_ = 0;      ///< so many of done_ go with it
+  TimePoint leased_at_{};           ///< when splits were asked for last
   bool resync_ = true;
   bool wait_said_ = false;  ///< the ledger said kWait: what is there goes out, full batch or not
   bool end_of_input_ = false;
   bool ended_ = false;  ///< end of data or an error was published
   TimePoint ask_at_{};
   Duration backoff_{0};
-  std::deque<task::FeederDone> told_done_;  ///< the last kDoneKept: may have been lost on the way
+  std::deque<SplitKey> done_;  ///< not known to be on disk; bounded by the leases
+  TimePoint end_held_since_{};  ///< the end is due, batches are with the consumer
+  TimePoint done_at_{};        ///< since when the oldest waits
 
   std::optional<Split> current_;
+  const std::function<void()> on_finished_;
   std::unique_ptr<SplitReader> reader_;
   std::uint32_t passes_marked_ = 0;
   std::uint64_t bad_records_ = 0;

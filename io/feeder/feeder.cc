@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 
 #include "io/pipe/protocol.h"
 
@@ -53,22 +55,47 @@ void Feeder::admit(const task::AdmitConsumer& admit) {
 }
 
 void Feeder::drop(const TaskId& consumer) {
-  const std::lock_guard lock(mutex_);
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    if (it->second.admit.consumer != consumer) {
-      ++it;
-      continue;
+  bool lives = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      if (it->second.admit.consumer != consumer) {
+        ++it;
+        continue;
+      }
+      // The accepting thread joins it: this one belongs to the agent's link and must not wait.
+      if (it->second.live && !it->second.live->finished()) {
+        it->second.live->stop();
+        it->second.admit.consumer = TaskId{};
+        it->second.dropped = consumer;
+        lives = true;
+        ++it;
+        continue;
+      }
+      it = entries_.erase(it);
     }
-    // The accepting thread joins it: this one belongs to the agent's link and must not wait.
-    if (it->second.live && !it->second.live->finished()) {
-      it->second.live->stop();
-      it->second.admit.consumer = TaskId{};
-      ++it;
-      continue;
-    }
-    it = entries_.erase(it);
   }
+  if (!lives) (void)link_.gone(consumer);
   if (admitted_) pipe::ring_eventfd(admitted_.get());
+}
+
+/// Consumers that are over are joined, in no time; the agent hears when the last of a task is.
+void Feeder::forget_ended() {
+  std::set<TaskId> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      Entry& entry = it->second;
+      if (entry.live && entry.live->finished()) {
+        entry.live.reset();
+        if (entry.dropped) ended.insert(*entry.dropped);
+      }
+      it = !entry.live && entry.admit.consumer == TaskId{} ? entries_.erase(it) : std::next(it);
+    }
+    for (const auto& [token, entry] : entries_)
+      if (entry.dropped) ended.erase(*entry.dropped);
+  }
+  for (const TaskId& consumer : ended) (void)link_.gone(consumer);
 }
 
 std::size_t Feeder::attached() const {
@@ -97,12 +124,7 @@ void Feeder::accept_loop() {
     }
     if (items[2].ready) accept_one(pending);
 
-    const std::lock_guard lock(mutex_);  // consumers that are over: joined here, in no time
-    for (auto it = entries_.begin(); it != entries_.end();) {
-      Entry& entry = it->second;
-      if (entry.live && entry.live->finished()) entry.live.reset();
-      it = !entry.live && entry.admit.consumer == TaskId{} ? entries_.erase(it) : std::next(it);
-    }
+    forget_ended();
   }
 }
 
@@ -117,9 +139,13 @@ bool Feeder::advance(Pending& pending, bool readable) {
   if (readable && pending.said_hello) return false;  // it closed, or talks out of turn
   if (readable) {
     pipe::Hello hello;
-    const auto got = pipe::receive_message(
-        pending.socket.get(), std::as_writable_bytes(std::span(&hello, 1)), 0, pipe::now());
-    if (!got || got->bytes != sizeof hello || hello.magic != pipe::kHelloMagic) return false;
+    std::vector<std::byte> message(sizeof hello + pipe::kProgressMax * sizeof(SplitProgress));
+    const auto got = pipe::receive_message(pending.socket.get(), message, 0, pipe::now());
+    if (!got || got->bytes < sizeof hello) return false;
+    std::memcpy(&hello, message.data(), sizeof hello);
+    if (hello.magic != pipe::kHelloMagic || hello.progress > pipe::kProgressMax ||
+        got->bytes != sizeof hello + hello.progress * sizeof(SplitProgress))
+      return false;
     if (hello.version != pipe::kVersion) {
       PipeWriter::refuse(
           pending.socket.get(),
@@ -129,6 +155,10 @@ bool Feeder::advance(Pending& pending, bool readable) {
     }
     pending.said_hello = true;
     pending.token = hello.token;
+    pending.progress.resize(hello.progress);
+    if (hello.progress > 0)
+      std::memcpy(pending.progress.data(), message.data() + sizeof hello,
+                  got->bytes - sizeof hello);
   }
   if (pending.said_hello && try_attach(pending)) return false;
   if (pipe::now() < pending.deadline) return true;
@@ -155,8 +185,9 @@ bool Feeder::try_attach(Pending& pending) {
     return refuse(
         Errc::kResourceExhausted,
         "this feeder serves " + std::to_string(options_.consumers_max) + " consumers already");
-  entry->second.live = std::make_unique<Consumer>(entry->second.admit, std::move(pending.socket),
-                                                  options_.limits, source_, link_, *pump_);
+  entry->second.live = std::make_unique<Consumer>(
+      entry->second.admit, std::move(pending.progress), std::move(pending.socket), options_.limits,
+      source_, link_, *pump_, [this] { pipe::ring_eventfd(admitted_.get()); });
   return true;
 }
 

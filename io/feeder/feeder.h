@@ -56,17 +56,20 @@ class Feeder final : public FeederEvents {
   struct Entry {
     task::AdmitConsumer admit;
     std::unique_ptr<Consumer> live;
+    std::optional<TaskId> dropped;  ///< whom to report gone once `live` has ended
   };
   struct Pending {
     pipe::Fd socket;
     TimePoint deadline;
     bool said_hello = false;
     cluster::Token token{};
+    std::vector<SplitProgress> progress;
   };
   void accept_loop();
   void accept_one(std::vector<Pending>& pending);
   bool advance(Pending& pending, bool readable);
   bool try_attach(Pending& pending);
+  void forget_ended();
 
   const FeederOptions options_;
   Source& source_;

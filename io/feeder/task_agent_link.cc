@@ -47,9 +47,9 @@ Result<LeaseAnswer> TaskAgentLink::lease(const task::FeederLease& request, Durat
   return to->feeder_lease(request, timeout);
 }
 
-Status TaskAgentLink::done(const task::FeederDone& done) {
+Status TaskAgentLink::gone(const TaskId& consumer) {
   DLRUN_ASSIGN(auto* const to, client());
-  return to->send(done);
+  return to->send(task::FeederGone{consumer});
 }
 
 }  // namespace dlrun::io

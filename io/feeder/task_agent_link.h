@@ -23,7 +23,7 @@ class TaskAgentLink final : public AgentLink {
   Status files(const TaskId& consumer, const std::string& input,
                const std::vector<FileEntry>& files, Duration timeout) override;
   Result<LeaseAnswer> lease(const task::FeederLease& request, Duration timeout) override;
-  Status done(const task::FeederDone& done) override;
+  Status gone(const TaskId& consumer) override;
 
  private:
   Result<task::TaskClient*> client();

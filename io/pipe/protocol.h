@@ -18,13 +18,14 @@ inline constexpr std::size_t kTextBytes = 1024;
 inline constexpr std::uint32_t kSlotsMax = 64;
 inline constexpr std::uint64_t kSlotBytesMax = std::uint64_t{1} << 30;
 inline constexpr std::size_t kErrorTextMax = 4096;
+inline constexpr std::size_t kProgressMax = 4096;
 
-/// Consumer -> feeder: first and only message on the socket (SOCK_SEQPACKET); after it the socket
-/// only tells of a death.
+/// Consumer -> feeder: first and only message on the socket (SOCK_SEQPACKET), followed by as many
+/// SplitProgress (io/core/msg.h); after it the socket only tells of a death.
 struct Hello {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t version = kVersion;
-  std::uint32_t reserved = 0;
+  std::uint32_t progress = 0;  ///< what the consumer took before, from other feeders
   std::array<std::uint8_t, 32> token{};
 };
 

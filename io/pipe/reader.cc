@@ -128,13 +128,22 @@ PipeReader::~PipeReader() = default;
 
 Result<std::unique_ptr<PipeReader>> PipeReader::attach(const std::string& feeder_socket,
                                                        const cluster::Token& token,
-                                                       Duration timeout) {
+                                                       Duration timeout,
+                                                       const std::vector<SplitProgress>& progress) {
   const TimePoint deadline = now() + timeout;
   auto impl = std::make_unique<Impl>();
   DLRUN_ASSIGN(impl->socket, connect_unix(feeder_socket));
+  if (progress.size() > kProgressMax)
+    return fail(Errc::kInvalidArgument,
+                "progress of more than " + std::to_string(kProgressMax) + " splits");
   Hello hello;
   hello.token = token;
-  DLRUN_TRY(send_message(impl->socket.get(), std::as_bytes(std::span(&hello, 1)), {}));
+  hello.progress = static_cast<std::uint32_t>(progress.size());
+  std::vector<std::byte> message(sizeof hello + progress.size() * sizeof(SplitProgress));
+  std::memcpy(message.data(), &hello, sizeof hello);
+  if (!progress.empty())
+    std::memcpy(message.data() + sizeof hello, progress.data(), message.size() - sizeof hello);
+  DLRUN_TRY(send_message(impl->socket.get(), message, {}));
   Answer answer;
   DLRUN_ASSIGN(Received received,
                receive_message(impl->socket.get(), std::as_writable_bytes(std::span(&answer, 1)),

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "io/core/batch.h"
 #include "runtime/base/result.h"
@@ -30,8 +31,11 @@ class PipeReader {
   /// kResourceExhausted (no memory for the ring; named), kUnsupported (version), kCorrupt (segments
   /// not sealed or not of the size told), or what the feeder found: kNotFound (no file matches),
   /// kFailedPrecondition (file table differs from that of the job).
-  static Result<std::unique_ptr<PipeReader>> attach(const std::string& feeder_socket,
-                                                    const cluster::Token& token, Duration timeout);
+  /// `progress`: what this consumer took from feeders that are gone; it is not given again. At most
+  /// pipe::kProgressMax entries.
+  static Result<std::unique_ptr<PipeReader>> attach(
+      const std::string& feeder_socket, const cluster::Token& token, Duration timeout,
+      const std::vector<SplitProgress>& progress = {});
   ~PipeReader();  ///< every view is dead after this; the feeder gives back what was not released
   PipeReader(const PipeReader&) = delete;
   PipeReader& operator=(const PipeReader&) = delete;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,19 +23,6 @@
 #endif
 
 namespace dlrun::io::pipe {
-
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-int Fd::release() { return std::exchange(fd_, -1); }
-void Fd::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
 
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -117,26 +103,6 @@ Result<Mapping> map_received(int fd, const std::string& name, std::size_t bytes,
   if (seals < 0 || (seals & needed) != needed)
     return fail(Errc::kCorrupt, "the " + name + " segment is not sealed");
   return Mapping::map(fd, bytes, !read_only);
-}
-
-Result<Fd> make_eventfd() {
-  Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!fd) return fail_errno("eventfd");
-  return fd;
-}
-void ring_eventfd(int fd) {
-  const std::uint64_t one = 1;
-  ssize_t n = 0;
-  do {
-    n = ::write(fd, &one, sizeof one);
-  } while (n < 0 && errno == EINTR);  // EAGAIN: it is as awake as can be
-}
-void drain_eventfd(int fd) {
-  std::uint64_t count = 0;
-  ssize_t n = 0;
-  do {
-    n = ::read(fd, &count, sizeof count);
-  } while (n < 0 && errno == EINTR);
 }
 
 namespace {

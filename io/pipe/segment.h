@@ -12,24 +12,11 @@
 
 #include "runtime/base/result.h"
 #include "runtime/base/time.h"
+#include "runtime/os/fd.h"
 
 namespace dlrun::io::pipe {
 
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd() { reset(); }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
+using os::Fd;
 
 class Mapping {
  public:
@@ -61,9 +48,9 @@ Result<Segment> make_segment(const std::string& name, std::size_t bytes, bool re
 /// be written by us; maps it. kCorrupt.
 Result<Mapping> map_received(int fd, const std::string& name, std::size_t bytes, bool read_only);
 
-Result<Fd> make_eventfd();
-void ring_eventfd(int fd);
-void drain_eventfd(int fd);
+using os::drain_eventfd;
+using os::make_eventfd;
+using os::ring_eventfd;
 
 /// Any length of path (longer than 107 bytes goes through /proc/self/fd). An old socket file at
 /// `path` is replaced; mode 0600.

@@ -182,6 +182,12 @@ bool PipeWriter::publish_end_of_data() {
   return true;
 }
 
+bool PipeWriter::consumer_asleep() const {
+  const ControlHeader& header = impl_->header();
+  return header.taken.load(std::memory_order_acquire) == impl_->published &&
+         header.consumer_wait.load(std::memory_order_acquire) != 0;
+}
+
 void PipeWriter::publish_error(const Error& error) {
   Impl& m = *impl_;
   DLRUN_ASSERT(m.acquired != kNoSlot);

@@ -56,6 +56,10 @@ class PipeWriter {
   /// The acquired slot carries the text. Last entry.
   void publish_error(const Error& error);
 
+  /// It took every entry and sleeps for the next: what it has not released it means to keep. A
+  /// claim of the consumer.
+  bool consumer_asleep() const;
+
   enum class WaitFor { kSlot, kEntry, kRelease };
   /// Sleeps until the consumer did something, `extra_fd` is readable (-1 = none), or the deadline.
   /// A closed socket is kUnavailable, after what was returned before is collectable.

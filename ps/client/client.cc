@@ -205,6 +205,19 @@ std::uint64_t Client::clock_of(const Table& table) const {
   return impl_->engine.clock_of(table.id);
 }
 
+Status Client::set_learning_rate(const Table& table, float rate, Duration timeout) {
+  DLRUN_TRY(impl_->check_open(table));
+  TableSchema changed = table.schema;
+  changed.learning_rate = rate;
+  DLRUN_TRY(validate(changed));
+  auto call = impl_->engine.make_call(name_of("change of the learning rate", table), timeout);
+  impl_->engine.tell(call, RequestHeader{.kind = Kind::kTune,
+                                         .table = table.id,
+                                         .clock = impl_->engine.clock_of(table.id),
+                                         .rate = rate});
+  return impl_->engine.wait(call);
+}
+
 Status Client::leave(Duration timeout) {
   if (impl_->left) return {};
   Engine& engine = impl_->engine;

@@ -110,6 +110,10 @@ class Client {
   /// The worker's clock of the table: how often clock() succeeded.
   std::uint64_t clock_of(const Table& table) const;
 
+  /// From now on (BSP: from this worker's clock on) the table's optimizer uses this rate, on every
+  /// shard. One worker says it, not all.
+  Status set_learning_rate(const Table& table, float rate, Duration timeout);
+
   /// The worker leaves every clock set; the client sends no more (kFailedPrecondition). Idempotent.
   Status leave(Duration timeout);
 

@@ -271,7 +271,8 @@ void Engine::pump() {
 bool Engine::admit(Op& op) {
   const Link& link = links_[op.shard.value];
   if (link.bytes != 0 && link.bytes + op.bytes > options_.credit_bytes) return false;
-  if (op.header.kind != Kind::kPush || op.header.sequence != 0) return true;
+  const bool numbered = op.header.kind == Kind::kPush || op.header.kind == Kind::kTune;
+  if (!numbered || op.header.sequence != 0) return true;
   const std::uint64_t next = last_sequence_ + 1;
   if (!open_sequences_.empty() && next - open_sequences_.begin()->first >= kSequencesOpenMax)
     return false;

@@ -6,42 +6,55 @@
 namespace dlrun::ps {
 namespace {
 
+/// A key and the caller's row of it.
 struct Place {
-  std::uint32_t shard;
-  std::uint32_t slot;
   std::uint64_t key;
   std::uint32_t row;
 };
 
-std::vector<Place> places_of(const TableSchema& schema, const SlotMap& map,
-                             std::span<const std::uint64_t> keys) {
+/// By key, equal ones in the caller's order.
+std::vector<Place> places_of(std::span<const std::uint64_t> keys) {
   std::vector<Place> places(keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::uint32_t slot = slot_of(schema.id, keys[i]);
-    places[i] = {map.owner[slot].value, slot, keys[i], static_cast<std::uint32_t>(i)};
+  bool ascending = true;
+  for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    places[i] = {keys[i], i};
+    ascending &= i == 0 || keys[i - 1] <= keys[i];
   }
-  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
-    return std::tie(a.shard, a.slot, a.key, a.row) < std::tie(b.shard, b.slot, b.key, b.row);
-  });
+  if (!ascending) {
+    std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+      return std::tie(a.key, a.row) < std::tie(b.key, b.row);
+    });
+  }
   return places;
 }
 
 /// Calls add(segment, place, is_new_key) for each place, with segments begun as shard and size ask.
 template <class Add>
-std::vector<Segment> cut(const TableSchema& schema, const std::vector<Place>& places,
-                         std::uint32_t segment_bytes_max, Add add) {
+std::vector<Segment> cut(const TableSchema& schema, const SlotMap& map,
+                         std::span<const std::uint64_t> keys, std::uint32_t segment_bytes_max,
+                         bool values, Add add) {
   const std::size_t keys_max =
       std::max<std::size_t>(1, segment_bytes_max / (8 + 4 * std::size_t{schema.dim}));
   std::vector<Segment> segments;
-  for (const Place& p : places) {
-    const bool same_shard = !segments.empty() && segments.back().shard.value == p.shard;
-    const bool repeated = same_shard && segments.back().keys.back() == p.key;
+  std::vector<std::size_t> open;  // by shard: its segment that still has room, + 1
+  for (const Place& p : places_of(keys)) {
+    const std::uint32_t shard = map.owner[slot_of(schema.id, p.key)].value;
+    if (shard >= open.size()) open.resize(shard + 1, 0);
+    std::size_t& mine = open[shard];
+    const bool repeated = mine != 0 && segments[mine - 1].keys.back() == p.key;
     if (!repeated) {
-      if (!same_shard || segments.back().keys.size() == keys_max)
-        segments.push_back({.shard = ShardId{p.shard}});
-      segments.back().keys.push_back(p.key);
+      if (mine == 0 || segments[mine - 1].keys.size() == keys_max) {
+        segments.push_back({.shard = ShardId{shard}});
+        mine = segments.size();
+        const std::size_t likely = std::min(keys_max, keys.size());
+        if (open.size() == 1) {
+          segments.back().keys.reserve(likely);
+          if (values) segments.back().values.reserve(likely * schema.dim);
+        }
+      }
+      segments[mine - 1].keys.push_back(p.key);
     }
-    add(segments.back(), p, !repeated);
+    add(segments[mine - 1], p, !repeated);
   }
   return segments;
 }
@@ -51,17 +64,16 @@ std::vector<Segment> cut(const TableSchema& schema, const std::vector<Place>& pl
 std::vector<Segment> cut_pull(const TableSchema& schema, const SlotMap& map,
                               std::span<const std::uint64_t> keys,
                               std::uint32_t segment_bytes_max) {
-  return cut(schema, places_of(schema, map, keys), segment_bytes_max,
-             [](Segment& s, const Place& p, bool) {
-               s.targets.emplace_back(static_cast<std::uint32_t>(s.keys.size() - 1), p.row);
-             });
+  return cut(schema, map, keys, segment_bytes_max, false, [](Segment& s, const Place& p, bool) {
+    s.targets.emplace_back(static_cast<std::uint32_t>(s.keys.size() - 1), p.row);
+  });
 }
 
 std::vector<Segment> cut_push(const TableSchema& schema, const SlotMap& map,
                               std::span<const std::uint64_t> keys, std::span<const float> grads,
                               std::uint32_t segment_bytes_max) {
   const std::size_t dim = schema.dim;
-  return cut(schema, places_of(schema, map, keys), segment_bytes_max,
+  return cut(schema, map, keys, segment_bytes_max, true,
              [&](Segment& s, const Place& p, bool is_new) {
                const float* g = grads.data() + p.row * dim;
                if (is_new) {
@@ -76,22 +88,21 @@ std::vector<Segment> cut_push(const TableSchema& schema, const SlotMap& map,
 }
 
 std::vector<Segment> recut(const TableSchema& schema, const SlotMap& map, const Segment& segment) {
-  std::vector<Segment> parts =
-      cut(schema, places_of(schema, map, segment.keys), kSegmentBytesMax,
-          [&](Segment& part, const Place& p, bool) {
-            const auto index = static_cast<std::uint32_t>(part.keys.size() - 1);
-            if (!segment.values.empty()) {
-              const auto from =
-                  segment.values.begin() + static_cast<std::ptrdiff_t>(p.row) * schema.dim;
-              part.values.insert(part.values.end(), from, from + schema.dim);
-            }
-            // Targets are ordered by key index: those of one key lie together.
-            for (auto t = std::lower_bound(segment.targets.begin(), segment.targets.end(),
-                                           std::pair{p.row, 0u});
-                 t != segment.targets.end() && t->first == p.row; ++t) {
-              part.targets.emplace_back(index, t->second);
-            }
-          });
+  std::vector<Segment> parts = cut(
+      schema, map, segment.keys, kSegmentBytesMax, false, [&](Segment& part, const Place& p, bool) {
+        const auto index = static_cast<std::uint32_t>(part.keys.size() - 1);
+        if (!segment.values.empty()) {
+          const auto from =
+              segment.values.begin() + static_cast<std::ptrdiff_t>(p.row) * schema.dim;
+          part.values.insert(part.values.end(), from, from + schema.dim);
+        }
+        // Targets are ordered by key index: those of one key lie together.
+        for (auto t = std::lower_bound(segment.targets.begin(), segment.targets.end(),
+                                       std::pair{p.row, 0u});
+             t != segment.targets.end() && t->first == p.row; ++t) {
+          part.targets.emplace_back(index, t->second);
+        }
+      });
   return parts;
 }
 

@@ -18,10 +18,21 @@
 namespace dlrun::ps {
 
 inline constexpr std::uint32_t kSlots = 4096;
-/// Which virtual slot a key lives in. All 2^64 keys are valid. The table takes part, so that key 0
-/// of ten tables spreads.
+/// The one hash of a key, a bijection for each table. All 2^64 keys are valid. The table takes part,
+/// so that key 0 of ten tables spreads. Top 12 bits: the slot; the next 32: the fingerprint by which
+/// the slot's index finds the row (ps/core/slot_index.h).
+constexpr std::uint64_t key_hash(std::uint32_t table, std::uint64_t key) noexcept {
+  return mix64(key + 0x9e3779b97f4a7c15ULL * (table + 1));
+}
+constexpr std::uint32_t slot_of_hash(std::uint64_t hash) noexcept {
+  return static_cast<std::uint32_t>(hash >> 52);
+}
+constexpr std::uint32_t fingerprint_of_hash(std::uint64_t hash) noexcept {
+  return static_cast<std::uint32_t>(hash >> 20);
+}
+/// Which virtual slot a key lives in.
 constexpr std::uint32_t slot_of(std::uint32_t table, std::uint64_t key) noexcept {
-  return static_cast<std::uint32_t>(mix64(key + 0x9e3779b97f4a7c15ULL * (table + 1)) >> 52);
+  return slot_of_hash(key_hash(table, key));
 }
 
 inline constexpr std::uint32_t kDimMax = 4096;
@@ -41,10 +52,43 @@ enum class Optimizer : std::uint8_t {
   kSgd = 0,
   kAdagrad = 1,
   kFtrl = 2,
-  kAssign = 3
-};  ///< kAssign: a push sets the row
-enum class Initializer : std::uint8_t { kZero = 0, kConstant = 1, kUniform = 2, kNormal = 3 };
+  kAssign = 3,  ///< a push sets the row
+  kMomentum = 4,
+  kNesterov = 5,
+  kAdagradRow = 6,
+  kRmsProp = 7,
+  kAdam = 8,
+  kAdamW = 9,
+  kAmsGrad = 10,
+  kGroupFtrl = 11,
+};
+inline constexpr Optimizer kOptimizerLast = Optimizer::kGroupFtrl;
+enum class Initializer : std::uint8_t {
+  kZero = 0,
+  kConstant = 1,
+  kUniform = 2,
+  kNormal = 3,
+  kTruncatedNormal = 4,  ///< drawn again beyond two standard deviations
+};
+inline constexpr Initializer kInitializerLast = Initializer::kTruncatedNormal;
 enum class Consistency : std::uint8_t { kBsp = 0, kSsp = 1, kAsp = 2 };
+/// How a row keeps its weights; its state and what travels are f32.
+enum class Dtype : std::uint8_t { kF32 = 0, kF16 = 1, kBf16 = 2 };
+/// Which pushed keys get a row. A gradient of one that does not is dropped.
+enum class Admission : std::uint8_t {
+  kAlways = 0,
+  kSightings = 1,    ///< with the `admission_n`-th push that has it
+  kProbability = 2,  ///< each push that has it, with chance `admission_p`
+};
+/// Which rows go, and when; "use" is a push, never a pull.
+enum class Eviction : std::uint8_t {
+  kNone = 0,
+  kTtl = 1,  ///< not used for more than `ttl_s`
+  kLru = 2,  ///< beyond `budget_bytes`: the longest not used; also by ttl_s when that is not 0
+  kLfu = 3,  ///< beyond `budget_bytes`: the least often used; also by ttl_s when that is not 0
+};
+/// What a pull reads where there is no row.
+enum class Missing : std::uint8_t { kInitial = 0, kValue = 1 };
 
 /// Never 0. What a TableSchema with id 0 gets: the same on every client, with nobody to ask.
 std::uint32_t table_id(std::string_view name) noexcept;
@@ -57,11 +101,11 @@ struct TableSchema {
   std::uint64_t rows = 0;  ///< dense only
   std::uint32_t dim = 1;
   Optimizer optimizer = Optimizer::kSgd;
-  float learning_rate = 0.1f;  ///< SGD and Adagrad eta; FTRL alpha
-  float beta = 1.0f;           ///< FTRL
-  float l1 = 0.0f;             ///< FTRL
-  float l2 = 0.0f;             ///< SGD, Adagrad: weight decay; FTRL
-  float epsilon = 1e-10f;      ///< Adagrad
+  float learning_rate = 0.1f;  ///< at the start (kTune changes it); FTRL alpha, else eta
+  float beta = 1.0f;           ///< FTRL, group FTRL
+  float l1 = 0.0f;             ///< FTRL, group FTRL
+  float l2 = 0.0f;             ///< FTRL: L2; AdamW: decoupled decay; kAssign: none; else decay
+  float epsilon = 1e-10f;      ///< Adagrad, RMSProp, Adam and kin
   float accumulator = 0.0f;    ///< Adagrad: initial value
   Initializer initializer = Initializer::kZero;
   float init_a = 0.0f;  ///< constant: value; uniform: low; normal: mean
@@ -70,6 +114,21 @@ struct TableSchema {
   Consistency consistency = Consistency::kBsp;
   std::uint32_t staleness =
       0;  ///< SSP: how many clocks the fastest worker may be ahead of the slowest
+  Dtype dtype = Dtype::kF32;
+  float momentum = 0.9f;    ///< momentum, Nesterov
+  float beta1 = 0.9f;       ///< Adam and kin
+  float beta2 = 0.999f;     ///< Adam and kin; RMSProp: its decay
+  float group_l1 = 0.0f;    ///< group FTRL: lambda 21
+  float clip_value = 0.0f;  ///< each element of a gradient to [-x, x]; 0 = not
+  float clip_norm = 0.0f;   ///< each row's gradient to this Euclidean norm; 0 = not
+  Admission admission = Admission::kAlways;
+  std::uint32_t admission_n = 1;
+  float admission_p = 1.0f;
+  Eviction eviction = Eviction::kNone;
+  std::uint32_t ttl_s = 0;
+  std::uint64_t budget_bytes = 0;  ///< on each shard, of rows and their index
+  Missing missing = Missing::kInitial;
+  float missing_value = 0.0f;
   friend bool operator==(const TableSchema&, const TableSchema&) = default;
 };
 
@@ -115,7 +174,9 @@ enum class Kind : std::uint8_t {
   kClock = 4,        ///< worker has finished every clock below `clock`
   kLeave = 5,        ///< worker (when not kNoWorker) and client are done
   kScan = 6,         ///< cursor -> keys, values, next cursor
+  kTune = 7,         ///< learning rate -> `rate`; BSP: from `clock` on
 };
+inline constexpr Kind kKindLast = Kind::kTune;
 
 /// Where a scan goes on: keys >= key of `slot`, then the slots after it. slot == kSlots: the end.
 struct ScanCursor {
@@ -131,7 +192,7 @@ struct RequestHeader {
   std::array<std::uint8_t, 32> token{};
   Epoch epoch;  ///< of the slot map that placed the keys
   ClientId client;
-  std::uint64_t sequence = 0;  ///< pushes: 1, 2, ... per client; a retry carries the same
+  std::uint64_t sequence = 0;  ///< pushes, kTune: 1, 2, ... per client; a retry carries the same
   std::uint32_t table = 0;
   WorkerId worker = kNoWorker;
   std::uint64_t clock = 0;
@@ -140,6 +201,7 @@ struct RequestHeader {
   std::uint32_t dim = 0;
   ScanCursor cursor;                  ///< kScan
   std::optional<TableSchema> schema;  ///< kCreateTable
+  float rate = 0.0f;                  ///< kTune
   friend bool operator==(const RequestHeader&, const RequestHeader&) = default;
 };
 

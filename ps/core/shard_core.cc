@@ -32,7 +32,10 @@ std::string first_difference(const TableSchema& a, const TableSchema& b) {
   if (a.consistency != b.consistency) return "consistency";
   if (a.staleness != b.staleness) return "staleness";
   if (a.seed != b.seed) return "seed";
-  return "a parameter of the optimizer or the initializer";
+  if (a.dtype != b.dtype) return "dtype";
+  if (a.admission != b.admission) return "admission";
+  if (a.eviction != b.eviction) return "eviction";
+  return "a parameter of the optimizer, the initializer or a policy";
 }
 
 bool waits_for_clocks(const TableSchema& schema) noexcept {
@@ -42,14 +45,20 @@ bool waits_for_clocks(const TableSchema& schema) noexcept {
 }  // namespace
 
 ShardCore::ShardCore(ShardSettings settings, SlotMap map)
-    : settings_(settings),
+    : settings_(std::move(settings)),
       map_(std::move(map)),
       slots_(kSlots, SlotState::kForeign),
-      members_(settings.workers) {
+      members_(settings_.workers) {
   DLRUN_ASSERT(map_.owner.size() == kSlots);
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
     if (map_.owner[slot] == settings_.shard) slots_[slot] = SlotState::kServing;
   }
+  find_all_serving();
+}
+
+void ShardCore::find_all_serving() {
+  all_serving_ = std::all_of(slots_.begin(), slots_.end(),
+                             [](SlotState state) { return state == SlotState::kServing; });
 }
 
 TableState* ShardCore::table_of(std::uint32_t id) {
@@ -65,11 +74,11 @@ Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> k
                         std::span<const float> values) const {
   if (!same_token(r.token, settings_.token))
     return fail(Errc::kPermissionDenied, "the token is not this job's");
-  if (r.version != kWireVersion) {
+  if (r.version != kWireVersion && !settings_.bugs.has("ps_version_ignored")) {
     return fail(Errc::kUnsupported, "wire version " + std::to_string(r.version) +
                                         "; this shard speaks " + std::to_string(kWireVersion));
   }
-  if (r.epoch < map_.epoch) {
+  if (r.epoch < map_.epoch && !settings_.bugs.has("ps_stale_epoch_accepted")) {
     return fail(Errc::kStaleEpoch, "epoch " + to_string(r.epoch) + " is over, now " +
                                        to_string(map_.epoch) + ": refetch the slot map");
   }
@@ -87,7 +96,7 @@ Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> k
   if (table == nullptr)
     return fail(Errc::kNotFound,
                 "no table " + std::to_string(r.table) + " on this shard: open it first");
-  if (r.kind == Kind::kClock || r.kind == Kind::kScan) return {};
+  if (r.kind == Kind::kClock || r.kind == Kind::kScan || r.kind == Kind::kTune) return {};
   const TableSchema& schema = table->schema();
   const auto bad = [&](std::string what) {
     return fail(Errc::kInvalidArgument, "table '" + schema.name + "': " + std::move(what));
@@ -118,6 +127,7 @@ Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> k
 }
 
 Status ShardCore::check_slots(const RequestHeader& r, std::span<const std::uint64_t> keys) const {
+  if (all_serving_) return {};
   for (const std::uint64_t key : keys) {
     const std::uint32_t slot = slot_of(r.table, key);
     if (slots_[slot] == SlotState::kServing) continue;
@@ -146,6 +156,9 @@ void ShardCore::on_request(Asker asker, const RequestHeader& request,
     case Kind::kPush:
       effects.push_back(answer(asker, request, push(request, keys, values, now)));
       return;
+    case Kind::kTune:
+      effects.push_back(answer(asker, request, tune(request)));
+      return;
     case Kind::kClock:
       effects.push_back(answer(asker, request, advance(request, now)));
       unpark(now, effects);
@@ -160,7 +173,7 @@ void ShardCore::on_request(Asker asker, const RequestHeader& request,
       if (!ready) {
         effects.push_back(answer(asker, request, tl::unexpected(ready.error())));
       } else if (*ready) {
-        effects.push_back(read(asker, request, keys));
+        effects.push_back(read(asker, request, keys, now));
       } else if (Status parked = park(asker, request, keys, now); !parked) {
         effects.push_back(answer(asker, request, std::move(parked)));
       }
@@ -188,6 +201,78 @@ Status ShardCore::create_table(const RequestHeader& request) {
   return {};
 }
 
+Result<ShardCore::ClientState*> ShardCore::client_of(const RequestHeader& r) {
+  const auto it = clients_.find(r.client);
+  if (it != clients_.end()) {
+    it->second.worker = r.worker;
+    return &it->second;
+  }
+  if (clients_.size() >= settings_.clients_max) {
+    return fail(Errc::kOverloaded,
+                "this shard has " + std::to_string(clients_.size()) + " clients, its most");
+  }
+  return &new_client(r.client, r.worker);
+}
+
+ShardCore::ClientState& ShardCore::new_client(ClientId client, WorkerId worker) {
+  ClientState& state = clients_.emplace(client, ClientState{.worker = worker}).first->second;
+  for (const std::uint32_t slot : imported_) state.moved.emplace(slot, ClientState::Moved{});
+  state.until_unknown = !state.moved.empty();
+  return state;
+}
+
+Result<Combiner::Batch> ShardCore::not_taken(const RequestHeader& r, const ClientState* client,
+                                             Combiner::Batch batch, std::uint32_t dim) {
+  const auto too_old = [&] {
+    return fail(Errc::kFailedPrecondition,
+                "push " + std::to_string(r.sequence) + " is older than the last " +
+                    std::to_string(kSequencesOpenMax) + " of its client");
+  };
+  using Seen = DedupWindow::Seen;
+  const Seen here = client == nullptr ? Seen::kNew : client->window.look(r.sequence);
+  if (client == nullptr || client->moved.empty()) {
+    if (here == Seen::kTooOld) return too_old();
+    return here == Seen::kNew ? batch : Combiner::Batch{};
+  }
+  keys_left_.clear();
+  values_left_.clear();
+  for (std::size_t i = 0; i < batch.keys.size(); ++i) {
+    const auto moved = client->moved.find(slot_of(r.table, batch.keys[i]));
+    const Seen seen = moved == client->moved.end() ? here : moved->second.window.look(r.sequence);
+    if (seen == Seen::kTooOld) return too_old();
+    if (seen == Seen::kApplied) continue;
+    keys_left_.push_back(batch.keys[i]);
+    values_left_.insert(values_left_.end(), batch.grads + i * dim, batch.grads + (i + 1) * dim);
+  }
+  return Combiner::Batch{keys_left_, values_left_.data()};
+}
+
+void ShardCore::mark(const RequestHeader& r, ClientState& client,
+                     std::span<const std::uint64_t> keys) {
+  // Also when all the keys are of slots that came from elsewhere: no other request with this number
+  // brings keys of the others.
+  if (client.window.look(r.sequence) == DedupWindow::Seen::kNew) client.window.mark(r.sequence);
+  if (client.moved.empty()) return;
+  for (const std::uint64_t key : keys) {
+    const auto moved = client.moved.find(slot_of(r.table, key));
+    if (moved != client.moved.end() &&
+        moved->second.window.look(r.sequence) == DedupWindow::Seen::kNew)
+      moved->second.window.mark(r.sequence);
+  }
+  if (client.until_unknown) {
+    for (auto& [slot, moved] : client.moved) {
+      if (moved.until == 0) moved.until = r.sequence + 2 * kSequencesOpenMax;
+    }
+    client.until_unknown = false;
+    client.next_until = 0;
+  }
+  if (r.sequence < client.next_until) return;
+  std::erase_if(client.moved, [&](const auto& entry) { return entry.second.until <= r.sequence; });
+  client.next_until = ~std::uint64_t{0};
+  for (const auto& [slot, moved] : client.moved)
+    client.next_until = std::min(client.next_until, moved.until);
+}
+
 Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> keys,
                        std::span<const float> values, TimePoint now) {
   TableState& table = *table_of(r.table);
@@ -197,36 +282,14 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
     return fail(Errc::kInvalidArgument,
                 "table '" + schema.name + "' takes pushes from workers only");
   }
-  std::vector<Gradient> gradients(keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    gradients[i] = {slot_of(r.table, keys[i]), keys[i], values.data() + i * schema.dim};
+  const auto known = clients_.find(r.client);
+  DLRUN_ASSIGN(const Combiner::Batch batch,
+               not_taken(r, known == clients_.end() ? nullptr : &known->second,
+                         combiner_.combine(schema, keys, values.data()), schema.dim));
+  if (batch.keys.empty()) {
+    repeated_ += keys.empty() ? 0 : 1;
+    return {};
   }
-  sort_gradients(gradients);
-
-  // Leaves the gradients of the slots that have not taken this push yet, and the list of those
-  // slots.
-  std::vector<std::uint32_t> slots;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < gradients.size();) {
-    const std::uint32_t slot = gradients[i].slot;
-    std::size_t end = i;
-    while (end < gradients.size() && gradients[end].slot == slot) ++end;
-    const auto window = windows_.find({slot, r.client});
-    const auto seen =
-        window == windows_.end() ? DedupWindow::Seen::kNew : window->second.look(r.sequence);
-    if (seen == DedupWindow::Seen::kTooOld) {
-      return fail(Errc::kFailedPrecondition,
-                  "push " + std::to_string(r.sequence) + " is older than the last " +
-                      std::to_string(kSequencesOpenMax) + " of its client");
-    }
-    if (seen == DedupWindow::Seen::kNew) {
-      slots.push_back(slot);
-      for (; i < end; ++i) gradients[kept++] = gradients[i];
-    }
-    i = end;
-  }
-  gradients.resize(kept);
-  if (gradients.empty()) return {};
 
   if (waits_for_clocks(schema)) DLRUN_TRY(members_.admit(r.worker));
   const bool bsp = schema.consistency == Consistency::kBsp;
@@ -235,32 +298,47 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
                 "table '" + schema.name + "': a push of clock " + std::to_string(r.clock) +
                     " from a worker whose clock is " + std::to_string(clock));
   }
-  if (!clients_.contains(r.client) && clients_.size() >= settings_.clients_max) {
-    return fail(Errc::kOverloaded,
-                "this shard has " + std::to_string(clients_.size()) + " clients, its most");
-  }
-  const std::uint64_t bytes = gradients.size() * (8 + 4 * std::uint64_t{schema.dim});
+  const std::uint64_t bytes = batch.keys.size() * (8 + 4 * std::uint64_t{schema.dim});
   if (bsp && table.kept_bytes() + bytes > settings_.kept_bytes_max) {
     return fail(Errc::kOverloaded, "table '" + schema.name + "': pushes of open clocks hold " +
                                        std::to_string(table.kept_bytes()) +
                                        " bytes; a worker is far behind");
   }
+  DLRUN_ASSIGN(ClientState * client, client_of(r));
 
   ++log_sequence_;
-  clients_.insert_or_assign(r.client, r.worker);
-  for (const std::uint32_t slot : slots) windows_[{slot, r.client}].mark(r.sequence);
+  mark(r, *client, batch.keys);
   if (!bsp) {
-    table.apply(gradients, log_sequence_, seconds(now));
+    table.apply(batch.keys, batch.grads, log_sequence_, seconds(now));
     return {};
   }
-  BufferedPush push{r.worker, r.client, r.sequence, {}, {}};
-  push.keys.reserve(gradients.size());
-  push.grads.reserve(gradients.size() * schema.dim);
-  for (const Gradient& g : gradients) {
-    push.keys.push_back(g.key);
-    push.grads.insert(push.grads.end(), g.g, g.g + schema.dim);
+  table.keep(r.clock, {r.worker,
+                       r.client,
+                       r.sequence,
+                       {batch.keys.begin(), batch.keys.end()},
+                       {batch.grads, batch.grads + batch.keys.size() * schema.dim}});
+  return {};
+}
+
+Status ShardCore::tune(const RequestHeader& r) {
+  TableState& table = *table_of(r.table);
+  const TableSchema& schema = table.schema();
+  if (r.sequence == 0) return fail(Errc::kInvalidArgument, "a change needs a sequence from 1 on");
+  TableSchema changed = schema;
+  changed.learning_rate = r.rate;
+  DLRUN_TRY(validate(changed));
+  DLRUN_ASSIGN(ClientState * client, client_of(r));
+  if (client->window.look(r.sequence) != DedupWindow::Seen::kNew) {
+    ++repeated_;
+    return {};
   }
-  table.keep(r.clock, std::move(push));
+  ++log_sequence_;
+  mark(r, *client, {});
+  if (schema.consistency == Consistency::kBsp && r.worker != kNoWorker) {
+    table.set_rate_from(std::max(r.clock, lowest(table)), r.rate);
+  } else {
+    table.set_rate(r.rate);
+  }
   return {};
 }
 
@@ -284,7 +362,6 @@ void ShardCore::leave(const RequestHeader& r, TimePoint now, Effects& effects) {
 
 void ShardCore::forget_client(ClientId client) {
   clients_.erase(client);
-  for (std::uint32_t slot = 0; slot < kSlots; ++slot) windows_.erase({slot, client});
   if (!gone_.insert(client).second) return;
   gone_order_.push_back(client);
   if (gone_order_.size() > settings_.clients_max) {
@@ -294,11 +371,12 @@ void ShardCore::forget_client(ClientId client) {
 }
 
 void ShardCore::on_worker_left(WorkerId worker, TimePoint now, Effects& effects) {
+  if (settings_.bugs.has("worker_gone_ignored")) return;
   if (!members_.leave(worker)) return;
   ++log_sequence_;
   std::vector<ClientId> clients;
-  for (const auto& [client, its_worker] : clients_) {
-    if (its_worker == worker) clients.push_back(client);
+  for (const auto& [client, state] : clients_) {
+    if (state.worker == worker) clients.push_back(client);
   }
   for (const ClientId client : clients) forget_client(client);
   for (auto& [id, table] : tables_) {
@@ -312,7 +390,7 @@ Result<bool> ShardCore::readable(const RequestHeader& r, const TableState& table
   const TableSchema& schema = table.schema();
   if (r.worker == kNoWorker || !waits_for_clocks(schema)) return true;
   DLRUN_TRY(members_.admit(r.worker));
-  const std::uint64_t low = lowest(table);
+  const std::uint64_t low = lowest(table) + (settings_.bugs.has("reads_one_clock_early") ? 1 : 0);
   if (schema.consistency == Consistency::kBsp) {
     if (const std::uint64_t clock = table.clocks().of(r.worker); r.clock != clock) {
       return fail(Errc::kFailedPrecondition,
@@ -357,7 +435,7 @@ void ShardCore::unpark(TimePoint now, Effects& effects) {
       effects.push_back(
           answer(p.asker, p.request, fail(Errc::kDeadlineExceeded, "waited for slower workers")));
     } else if (*ready) {
-      effects.push_back(read(p.asker, p.request, p.keys));
+      effects.push_back(read(p.asker, p.request, p.keys, now));
     } else {
       parked_bytes_ += sizeof(Parked) + p.keys.size() * 8;
       parked_.push_back(std::move(p));
@@ -394,23 +472,22 @@ Reply ShardCore::answer(Asker asker, const RequestHeader& request, Status status
 }
 
 Reply ShardCore::read(Asker asker, const RequestHeader& request,
-                      std::span<const std::uint64_t> keys) const {
+                      std::span<const std::uint64_t> keys, TimePoint now) const {
   const TableState& table = *table_of(request.table);
   Reply reply = answer(asker, request, {});
   const std::uint32_t dim = table.schema().dim;
   if (request.kind == Kind::kScan) {
-    read_page(request, table, reply);
+    read_page(request, table, now, reply);
   } else {
     reply.values.resize(keys.size() * dim);
-    for (std::size_t i = 0; i < keys.size(); ++i)
-      table.read(keys[i], reply.values.data() + i * dim);
+    table.read(keys, reply.values.data(), seconds(now));
     reply.header.n = request.n;
   }
   reply.header.dim = dim;
   return reply;
 }
 
-void ShardCore::read_page(const RequestHeader& request, const TableState& table,
+void ShardCore::read_page(const RequestHeader& request, const TableState& table, TimePoint now,
                           Reply& reply) const {
   const std::uint32_t dim = table.schema().dim;
   std::size_t room = kSegmentBytesMax / (8 + 4 * std::size_t{dim});
@@ -428,13 +505,13 @@ void ShardCore::read_page(const RequestHeader& request, const TableState& table,
           break;
         }
         reply.keys.push_back(key);
-        reply.values.resize(reply.keys.size() * dim);
-        table.read(key, reply.values.data() + reply.values.size() - dim);
       }
       if (full) break;
     }
     cursor = {cursor.slot + 1, 0};
   }
+  reply.values.resize(reply.keys.size() * dim);
+  table.read(reply.keys, reply.values.data(), seconds(now));
   reply.header.cursor = cursor;
   reply.header.n = static_cast<std::uint32_t>(reply.keys.size());
 }
@@ -452,9 +529,11 @@ Status ShardCore::install_map(SlotMap map, TimePoint now, Effects& effects) {
     } else if (!mine && slots_[slot] != SlotState::kForeign) {
       slots_[slot] = SlotState::kForeign;
       for (auto& [id, table] : tables_) table.erase_slot(slot);
-      for (const auto& [client, worker] : clients_) windows_.erase({slot, client});
+      for (auto& [client, state] : clients_) state.moved.erase(slot);
+      imported_.erase(slot);
     }
   }
+  find_all_serving();
   for (Parked& p : parked_) {
     effects.push_back(answer(p.asker, p.request,
                              fail(Errc::kStaleEpoch, "the slot map has changed: refetch it")));
@@ -469,9 +548,11 @@ SlotImage ShardCore::export_slot(std::uint32_t slot) const {
   DLRUN_ASSERT(slot < kSlots);
   SlotImage image{.slot = slot};
   for (const auto& [id, table] : tables_) image.tables.push_back(table.export_slot(slot));
-  for (const auto& [client, worker] : clients_) {
-    const auto window = windows_.find({slot, client});
-    if (window != windows_.end()) image.windows.push_back({client, worker, window->second});
+  for (const auto& [client, state] : clients_) {
+    if (settings_.bugs.has("slot_moves_without_window")) continue;
+    const auto moved = state.moved.find(slot);
+    image.windows.push_back(
+        {client, state.worker, moved == state.moved.end() ? state.window : moved->second.window});
   }
   return image;
 }
@@ -487,13 +568,18 @@ Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& ef
       return fail(Errc::kAlreadyExists,
                   "table '" + t.schema.name + "' is here with another schema");
     }
-    if (t.data.size() != t.rows.size() * (t.schema.dim + std::size_t{state_floats(t.schema)})) {
+    if (t.data.size() != t.rows.size() * TableState::words(t.schema)) {
       return fail(Errc::kCorrupt, "table '" + t.schema.name + "': rows and data do not match");
     }
   }
   ++log_sequence_;
   for (const TableImage& t : image.tables) {
-    TableState& table = tables_.try_emplace(t.schema.id, t.schema).first->second;
+    const auto [entry, made] = tables_.try_emplace(t.schema.id, t.schema);
+    TableState& table = entry->second;
+    if (made) {
+      table.set_rate(t.rate);
+      for (const auto& [clock, rate] : t.rates) table.set_rate_from(clock, rate);
+    }
     table.import_slot(image.slot, t, log_sequence_);
     // A worker told its clock to some shard only after every shard had acknowledged what came
     // before: the larger one is true.
@@ -502,12 +588,20 @@ Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& ef
     }
     table.close_below(lowest(table), log_sequence_, seconds(now));
   }
+  for (auto& [client, state] : clients_) {
+    state.moved.insert_or_assign(image.slot, ClientState::Moved{});
+    state.until_unknown = true;
+  }
+  imported_.insert(image.slot);
   for (const SlotImage::Window& w : image.windows) {
     if (gone_.contains(w.client)) continue;
-    clients_.insert_or_assign(w.client, w.worker);
-    windows_.insert_or_assign(WindowKey{image.slot, w.client}, w.window);
+    const auto known = clients_.find(w.client);
+    ClientState& state = known == clients_.end() ? new_client(w.client, w.worker) : known->second;
+    state.moved[image.slot].window = w.window;
+    state.until_unknown = true;
   }
   slots_[image.slot] = SlotState::kServing;
+  find_all_serving();
   unpark(now, effects);
   return {};
 }
@@ -519,17 +613,22 @@ std::uint64_t ShardCore::digest() const {
   for (const auto& [id, table] : tables_) h = mix64(h ^ table.digest());
   h = mix64(h ^ members_.digest());
   std::uint64_t windows = 0;
-  for (const auto& [key, window] : windows_)
-    windows += window.digest(mix64(key.client.value) ^ key.slot);
+  for (const auto& [client, state] : clients_) {
+    windows += state.window.digest(mix64(client.value));
+    for (const auto& [slot, moved] : state.moved)
+      windows += moved.window.digest(mix64(client.value) ^ (slot + 1));
+  }
   return mix64(h ^ windows) ^ log_sequence_;
 }
 
 ShardCore::Stats ShardCore::stats() const {
-  Stats s{.log_sequence = log_sequence_, .parked = parked_.size()};
+  Stats s{.log_sequence = log_sequence_, .parked = parked_.size(), .repeated = repeated_};
   for (const auto& [id, table] : tables_) {
     s.rows += table.rows().rows();
     s.bytes += table.rows().bytes();
     s.kept_bytes += table.kept_bytes();
+    s.evicted += table.stats().evicted;
+    s.not_admitted += table.stats().not_admitted;
   }
   return s;
 }

@@ -18,9 +18,11 @@
 ///   ASP   push applied, pull answered at once. Clocks are not looked at.
 ///   kNoWorker pulls and scans at once, reads what is applied; it cannot push to BSP and SSP
 ///   tables.
-/// Exactly once: a push is taken slot by slot; a slot whose window has (client, sequence) skips its
-/// keys. Windows move with the slot (export_slot, import_slot), so a retry that finds its slot
-/// elsewhere still applies once. A push is refused whole or taken whole; pulls never make rows.
+/// Exactly once: a client has one window here, and one more for each slot that came from another
+/// shard with a window of its own, until that has been outrun (docs/ps.md says why it is enough). A
+/// push skips the keys of slots that have its (client, sequence). A slot leaves with its window
+/// (export_slot, import_slot), so a retry that finds its slot elsewhere still applies once. A push
+/// is refused whole or taken whole; pulls never make rows.
 /// Errors (in the reply): kStaleEpoch (older epoch, or a slot that is not this shard's: refetch the
 /// map); kUnavailable (newer epoch
 ///   than this shard's, or the slot's rows are still on the way: retry); kOverloaded (a bound: back
@@ -36,7 +38,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -44,6 +45,7 @@
 #include "ps/core/dedup_window.h"
 #include "ps/core/msg.h"
 #include "ps/core/table.h"
+#include "runtime/base/planted_bugs.h"
 
 namespace dlrun::ps {
 
@@ -68,6 +70,7 @@ struct ShardSettings {
   std::uint32_t parked_max = 4096;
   std::uint64_t parked_bytes_max = 256u << 20;
   std::uint64_t kept_bytes_max = 4ull << 30;  ///< BSP pushes of open clocks
+  PlantedBugs bugs;
 };
 
 /// A slot on the move: rows, kept pushes and clocks of every table, windows of every client.
@@ -120,8 +123,13 @@ class ShardCore {
     std::uint64_t bytes = 0;
     std::uint64_t parked = 0;
     std::uint64_t kept_bytes = 0;
+    std::uint64_t evicted = 0;
+    std::uint64_t not_admitted = 0;
+    std::uint64_t repeated = 0;  ///< pushes that had been taken before
   };
   Stats stats() const;
+  /// nullptr: no such table.
+  const TableState* table(std::uint32_t id) const { return table_of(id); }
 
  private:
   enum class SlotState : std::uint8_t { kForeign, kServing, kAwaited };
@@ -131,15 +139,19 @@ class ShardCore {
     std::vector<std::uint64_t> keys;
     TimePoint deadline;
   };
-  struct WindowKey {
-    std::uint32_t slot = 0;
-    ClientId client;
-    friend bool operator==(const WindowKey&, const WindowKey&) = default;
-  };
-  struct WindowKeyHash {
-    std::size_t operator()(const WindowKey& k) const noexcept {
-      return mix64(k.client.value + k.slot);
-    }
+  struct ClientState {
+    WorkerId worker;
+    DedupWindow window;
+    /// A slot that came from elsewhere keeps a window of its own until no push that was cut under an
+    /// older map can be open: a client has at most 256 numbers open, so those are at most 255 above
+    /// the first it sends here afterwards, and closed once it has sent 256 more.
+    struct Moved {
+      DedupWindow window;
+      std::uint64_t until = 0;  ///< gone once the client sends this number; 0: not known yet
+    };
+    std::map<std::uint32_t, Moved> moved;  ///< by slot
+    bool until_unknown = false;            ///< of some
+    std::uint64_t next_until = 0;          ///< the lowest
   };
 
   Status check(const RequestHeader& request, std::span<const std::uint64_t> keys,
@@ -148,6 +160,13 @@ class ShardCore {
   Status create_table(const RequestHeader& request);
   Status push(const RequestHeader& request, std::span<const std::uint64_t> keys,
               std::span<const float> values, TimePoint now);
+  ClientState& new_client(ClientId client, WorkerId worker);
+  Result<ClientState*> client_of(const RequestHeader& request);
+  /// Of the keys, those whose slots have not taken this push; all of them without a copy.
+  Result<Combiner::Batch> not_taken(const RequestHeader& request, const ClientState* client,
+                                    Combiner::Batch batch, std::uint32_t dim);
+  void mark(const RequestHeader& request, ClientState& client, std::span<const std::uint64_t> keys);
+  Status tune(const RequestHeader& request);
   Status advance(const RequestHeader& request, TimePoint now);
   void leave(const RequestHeader& request, TimePoint now, Effects& effects);
   /// true: may be answered now; false: must wait.
@@ -156,9 +175,12 @@ class ShardCore {
               TimePoint now);
   void unpark(TimePoint now, Effects& effects);
   void forget_client(ClientId client);
+  void find_all_serving();
   Reply answer(Asker asker, const RequestHeader& request, Status status) const;
-  Reply read(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys) const;
-  void read_page(const RequestHeader& request, const TableState& table, Reply& reply) const;
+  Reply read(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
+             TimePoint now) const;
+  void read_page(const RequestHeader& request, const TableState& table, TimePoint now,
+                 Reply& reply) const;
   TableState* table_of(std::uint32_t id);
   const TableState* table_of(std::uint32_t id) const;
   std::uint64_t lowest(const TableState& table) const {
@@ -170,13 +192,18 @@ class ShardCore {
   std::vector<SlotState> slots_;
   std::map<std::uint32_t, TableState> tables_;
   Members members_;
-  std::map<ClientId, WorkerId> clients_;  ///< that hold windows
-  std::unordered_map<WindowKey, DedupWindow, WindowKeyHash> windows_;
+  std::map<ClientId, ClientState> clients_;  ///< that have pushed
+  Combiner combiner_;
+  std::vector<std::uint64_t> keys_left_;  ///< not_taken()
+  std::vector<float> values_left_;
+  bool all_serving_ = false;
+  std::set<std::uint32_t> imported_;  ///< slots here that came from elsewhere
   std::set<ClientId> gone_;
   std::deque<ClientId> gone_order_;
   std::deque<Parked> parked_;
   std::uint64_t parked_bytes_ = 0;
   std::uint64_t log_sequence_ = 0;
+  std::uint64_t repeated_ = 0;
 };
 
 }  // namespace dlrun::ps

@@ -3,15 +3,23 @@
 /// are still open. BSP: a push at clock c is kept until no member's clock is <= c. Then, per key,
 /// the gradients of that clock are added in the order (worker, client, sequence) and one optimizer
 /// step is made with the sum: what arrived when plays no part. (kAssign: the last in that order is
-/// set.) Threads: single owner.
+/// set.)
+///
+/// A batch goes in waves of 32 keys, three under way at a time: the index lines of one are fetched
+/// while the rows of the one before are found and fetched and those of the first take their step.
+/// Words of a row: weights (f32, or two halves a word), then state.
+/// Admission, eviction: ps/core/msg.h. Rows go at the end of an apply(), never within it.
+/// Threads: single owner.
 
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ps/core/clock_set.h"
 #include "ps/core/msg.h"
+#include "ps/core/optimizer.h"
 #include "ps/core/row_store.h"
 
 namespace dlrun::ps {
@@ -21,8 +29,8 @@ struct BufferedPush {
   WorkerId worker;
   ClientId client;
   std::uint64_t sequence = 0;
-  std::vector<std::uint64_t> keys;
-  std::vector<float> grads;  ///< [keys, dim]
+  std::vector<std::uint64_t> keys;  ///< ascending, distinct
+  std::vector<float> grads;         ///< [keys, dim]
   std::uint64_t bytes() const noexcept { return keys.size() * 8 + grads.size() * 4; }
   friend bool operator==(const BufferedPush&, const BufferedPush&) = default;
 };
@@ -31,6 +39,8 @@ struct BufferedPush {
 /// two equal states compare equal.
 struct TableImage {
   TableSchema schema;
+  float rate = 0.0f;
+  std::map<std::uint64_t, float> rates;  ///< of clocks to come
   struct Row {
     std::uint64_t key = 0;
     std::uint64_t version = 0;
@@ -39,40 +49,58 @@ struct TableImage {
     friend bool operator==(const Row&, const Row&) = default;
   };
   std::vector<Row> rows;
-  std::vector<float> data;  ///< [rows, weights + state]
+  std::vector<std::uint32_t> data;                                 ///< [rows, words]
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> sightings;  ///< (fingerprint, count)
   std::vector<std::pair<WorkerId, std::uint64_t>> clocks;
   std::map<std::uint64_t, std::vector<BufferedPush>> open;
   friend bool operator==(const TableImage&, const TableImage&) = default;
 };
 
-/// One gradient of one key. A span of them is sorted by (slot, key), equal keys in the order in
-/// which they add up.
-struct Gradient {
-  std::uint32_t slot = 0;
-  std::uint64_t key = 0;
-  const float* g = nullptr;
+bool strictly_ascending(std::span<const std::uint64_t> keys) noexcept;
+
+/// Keys ascending and distinct, equal ones summed in the order they came (kAssign: the last), in
+/// buffers that live as long as this.
+class Combiner {
+ public:
+  struct Batch {
+    std::span<const std::uint64_t> keys;
+    const float* grads = nullptr;
+  };
+  /// Hands back the arguments themselves when there is nothing to do.
+  Batch combine(const TableSchema& schema, std::span<const std::uint64_t> keys, const float* grads);
+
+ private:
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> order_;
+  std::vector<std::uint64_t> keys_;
+  std::vector<float> grads_;
 };
-/// Stable, and O(n) when it is sorted already.
-void sort_gradients(std::vector<Gradient>& gradients);
 
 class TableState {
  public:
   explicit TableState(TableSchema schema);
+  /// Of 4 bytes, in a row: weights and state.
+  static std::uint32_t words(const TableSchema& schema) noexcept;
 
   const TableSchema& schema() const noexcept { return schema_; }
   const RowStore& rows() const noexcept { return rows_; }
   ClockSet& clocks() noexcept { return clocks_; }
   const ClockSet& clocks() const noexcept { return clocks_; }
 
-  /// Weights [dim] of the key: as initialised when nobody has pushed it. Changes nothing.
-  void read(std::uint64_t key, float* out) const noexcept;
-  /// One optimizer step per distinct key.
-  void apply(std::span<const Gradient> sorted, std::uint64_t version, std::uint32_t now_s);
+  /// Weights [keys, dim], in the order of the keys, which may repeat. Changes nothing.
+  void read(std::span<const std::uint64_t> keys, float* out, std::uint32_t now_s) const;
+  /// One optimizer step for each of the keys, which are distinct; then evicts.
+  void apply(std::span<const std::uint64_t> keys, const float* grads, std::uint64_t version,
+             std::uint32_t now_s);
 
   void keep(std::uint64_t clock, BufferedPush push);
   std::uint64_t kept_bytes() const noexcept { return kept_bytes_; }
   /// Applies what is kept of clocks < `clock`, clock by clock.
   void close_below(std::uint64_t clock, std::uint64_t version, std::uint32_t now_s);
+
+  float rate() const noexcept { return stepper_.rate(); }
+  void set_rate(float rate) noexcept { stepper_.set_rate(rate); }
+  /// BSP: when `clock` closes.
+  void set_rate_from(std::uint64_t clock, float rate) { rates_[clock] = rate; }
 
   TableImage export_slot(std::uint32_t slot) const;
   /// The slot must be empty here.
@@ -82,18 +110,50 @@ class TableState {
   std::vector<std::uint64_t> keys_of_slot(std::uint32_t slot, std::uint64_t from,
                                           std::size_t n_max) const;
 
+  struct Stats {
+    std::uint64_t evicted = 0;
+    std::uint64_t not_admitted = 0;  ///< gradients dropped
+  };
+  const Stats& stats() const noexcept { return stats_; }
+  /// Keys that apply() evicted since they were last taken; kept only after watch_evictions().
+  void watch_evictions() { watch_ = true; }
+  std::vector<std::uint64_t> take_evicted() { return std::exchange(evicted_, {}); }
+
   std::uint64_t digest() const;
 
  private:
-  void step(std::uint64_t key, std::uint32_t slot, const float* g, std::uint64_t version,
-            std::uint32_t now_s);
+  static constexpr std::uint32_t kWave = 32;
+
+  bool expired(const RowHeader& header, std::uint32_t now_s) const noexcept {
+    return schema_.ttl_s != 0 && now_s > header.last_use_s &&
+           now_s - header.last_use_s > schema_.ttl_s;
+  }
+  bool admits(std::uint64_t key, std::uint64_t hash, std::uint64_t version);
+  void birth(std::uint64_t key, RowId row);
+  void step_wave(std::uint32_t n, const RowId* rows, const float* const* grads);
+  void read_row(RowId row, float* out) const noexcept;
+  void read_missing(std::uint64_t key, float* out) const noexcept;
+  void evict(std::size_t touched, std::uint32_t now_s);
+  void evict_row(RowId row);
+  void erase_kept(std::uint32_t slot);
+  void take_rates_until(std::uint64_t clock);
 
   TableSchema schema_;
+  std::uint32_t weight_words_;
   RowStore rows_;
+  Stepper stepper_;
   ClockSet clocks_;
   std::map<std::uint64_t, std::vector<BufferedPush>> open_;
+  std::map<std::uint64_t, float> rates_;
   std::uint64_t kept_bytes_ = 0;
-  std::vector<float> sum_;
+  std::uint64_t rows_max_;  ///< by the byte budget
+  Combiner combiner_;
+  std::vector<float> wide_;  ///< [kWave, dim]: half weights of a wave as floats
+  std::vector<float> initial_;
+  std::vector<RowId> seen_by_hand_;
+  Stats stats_;
+  bool watch_ = false;
+  std::vector<std::uint64_t> evicted_;
 };
 
 }  // namespace dlrun::ps

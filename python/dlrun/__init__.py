@@ -25,6 +25,7 @@ from ._session import (
     input,
     leave,
     progress,
+    ready,
     session,
     stop_requested,
     table,
@@ -35,7 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Batch", "DeadlineExceeded", "DlrunError", "Input", "NotFound", "NotInTask", "Table",
-    "barrier", "finalize", "init", "initialized", "input", "leave", "progress", "session", "stop_requested", "table",
+    "barrier", "finalize", "init", "initialized", "input", "leave", "progress", "ready", "session", "stop_requested", "table",
     "rank", "world", "role", "job", "job_name", "generation", "shards", "inputs",
 ]
 

@@ -4,9 +4,9 @@ import ctypes
 import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
-from . import _errors
+from . import _aside, _errors
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 
 class SessionOptions(ctypes.Structure):
@@ -30,7 +30,7 @@ class TableOptions(ctypes.Structure):
         ("struct_size", c_size_t), ("name", c_char_p), ("kind", c_int32), ("optimizer", c_int32), ("rows", c_uint64),
         ("dim", c_uint32), ("learning_rate", c_float), ("beta", c_float), ("l1", c_float), ("l2", c_float),
         ("epsilon", c_float), ("accumulator", c_float), ("initializer", c_int32), ("init_a", c_float),
-        ("init_b", c_float), ("seed", c_uint64), ("consistency", c_int32), ("staleness", c_uint32),
+        ("init_b", c_float), ("seed", c_uint64), ("consistency", c_int32), ("staleness", c_uint32), ("timeout_ms", c_int64),
     ]
 
 
@@ -48,6 +48,7 @@ _SIGNATURES = {
     "dlrun_session_get_info": [c_void_p, POINTER(SessionInfo)],
     "dlrun_session_get_input": [c_void_p, c_uint32, POINTER(InputInfo)],
     "dlrun_progress": [c_void_p, c_double, c_char_p],
+    "dlrun_ready": [c_void_p],
     "dlrun_barrier": [c_void_p, c_char_p, c_int64],
     "dlrun_stop_requested": [c_void_p, POINTER(c_int)],
     "dlrun_leave": [c_void_p, c_int64],
@@ -63,6 +64,11 @@ _SIGNATURES = {
     "dlrun_input_next": [c_void_p, POINTER(RawBatch), c_int64],
     "dlrun_input_release": [c_void_p, c_uint64],
 }
+# What waits for others: shards, ranks, a feeder.
+_WAITING = frozenset((
+    "dlrun_barrier", "dlrun_leave", "dlrun_table_open", "dlrun_table_pull", "dlrun_table_push", "dlrun_table_pull_dense",
+    "dlrun_table_push_dense", "dlrun_table_clock", "dlrun_table_export", "dlrun_input_open",
+))
 _CLOSERS = ("dlrun_session_close", "dlrun_table_close", "dlrun_input_close")
 
 
@@ -101,7 +107,14 @@ class Library:
         text = self.raw.dlrun_last_error().decode("utf-8", "replace")
         return _errors.make(code, self.raw.dlrun_errc_name(code).decode("ascii"), text)
 
-    def call(self, name, *arguments):
+    def call(self, name, *arguments, keep=None):
+        """`keep`: what must live as long as the call, besides the arguments."""
+        if name in _WAITING and _aside.wanted():
+            _aside.run(self._call, (name, *arguments), keep)
+        else:
+            self._call(name, *arguments)
+
+    def _call(self, name, *arguments):
         code = getattr(self.raw, name)(*arguments)
         if code:
             raise self.error(code)

@@ -5,7 +5,7 @@ import collections
 import ctypes
 import os
 
-from . import _errors, _lib
+from . import _aside, _errors, _lib
 from ._input import Input
 from ._table import Table
 
@@ -46,11 +46,12 @@ class Session:
     def call(self, name, *arguments):
         if not self._handle:
             raise _errors.not_in_task("dlrun.finalize() has ended the session")
-        self._library.call(name, self._handle, *arguments)
+        self._library.call(name, self._handle, *arguments, keep=self)
 
     def close(self):
         handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle and self._pid == os.getpid():  # a forked child leaves its parent's session alone
+        # A forked child leaves its parent's session alone; a call that a signal handler broke off still uses it.
+        if handle and self._pid == os.getpid() and not _aside.left_running():
             self._library.raw.dlrun_session_close(handle)
 
 
@@ -89,7 +90,7 @@ def finalize():
 
 
 def table(name, *, dim=1, rows=None, optimizer="sgd", learning_rate=0.1, consistency="bsp", staleness=0, l1=0.0, l2=0.0,
-          beta=1.0, epsilon=1e-10, accumulator=0.0, init=0.0, seed=1):
+          beta=1.0, epsilon=1e-10, accumulator=0.0, init=0.0, seed=1, timeout=None):
     """Makes the table on every shard, or opens it: every rank names the same options.
 
     rows:         given: a dense table [rows, dim]; None: a sparse one, any 64-bit key, that grows as it is used
@@ -100,7 +101,7 @@ def table(name, *, dim=1, rows=None, optimizer="sgd", learning_rate=0.1, consist
     """
     return Table(session(), name, dim=dim, rows=rows, optimizer=optimizer, learning_rate=learning_rate,
                  consistency=consistency, staleness=staleness, l1=l1, l2=l2, beta=beta, epsilon=epsilon,
-                 accumulator=accumulator, init=init, seed=seed)
+                 accumulator=accumulator, init=init, seed=seed, timeout=timeout)
 
 
 def input(name, timeout=None):
@@ -113,6 +114,11 @@ def progress(fraction, text=""):
     if not 0 <= fraction <= 1:
         raise ValueError("progress must be in [0, 1], not %r" % (fraction,))
     session().call("dlrun_progress", float(fraction), str(text).encode("utf-8"))
+
+
+def ready():
+    """This task serves now: roles that come after its role may start (for a role with ready = "told")."""
+    session().call("dlrun_ready")
 
 
 def barrier(name, timeout=None):

@@ -34,7 +34,7 @@ class Table:
     """A table that is open. Values are float32 [n, dim]; for dim 1 a gradient may also be [n]. Thread safe."""
 
     def __init__(self, session, name, *, dim, rows, optimizer, learning_rate, consistency, staleness, l1, l2, beta,
-                 epsilon, accumulator, init, seed):
+                 epsilon, accumulator, init, seed, timeout=None):
         if int(dim) != dim or dim < 1:
             raise ValueError("dim must be a whole number >= 1, not %r" % (dim,))
         if rows is not None and (int(rows) != rows or rows < 1):
@@ -57,6 +57,7 @@ class Table:
         options.learning_rate, options.beta, options.l1, options.l2 = learning_rate, beta, l1, l2
         options.epsilon, options.accumulator, options.seed = epsilon, accumulator, seed
         options.initializer, options.init_a, options.init_b = _initializer(init)
+        options.timeout_ms = _lib.milliseconds(timeout)
         session.call("dlrun_table_open", ctypes.byref(options), ctypes.byref(self._handle))
 
     def __repr__(self):
@@ -91,9 +92,9 @@ class Table:
             raise ValueError("out must be C-contiguous and writeable")
         wait = _lib.milliseconds(timeout)
         if keys is None:
-            self._library.call("dlrun_table_pull_dense", self._handle, out.ctypes.data, wait)
+            self._call("dlrun_table_pull_dense", out.ctypes.data, wait, keep=out)
         else:
-            self._library.call("dlrun_table_pull", self._handle, keys.ctypes.data, count, out.ctypes.data, wait)
+            self._call("dlrun_table_pull", keys.ctypes.data, count, out.ctypes.data, wait, keep=(keys, out))
         return out
 
     def push(self, *keys_and_grads, timeout=None):
@@ -101,18 +102,18 @@ class Table:
         the gradients of a key that occurs twice are summed."""
         if len(keys_and_grads) == 1:
             grads = self._grads(keys_and_grads[0], self._dense_rows("push"))
-            self._library.call("dlrun_table_push_dense", self._handle, grads.ctypes.data, _lib.milliseconds(timeout))
+            self._call("dlrun_table_push_dense", grads.ctypes.data, _lib.milliseconds(timeout), keep=grads)
         elif len(keys_and_grads) == 2:
             keys = self._keys(keys_and_grads[0])
             grads = self._grads(keys_and_grads[1], len(keys))
-            self._library.call("dlrun_table_push", self._handle, keys.ctypes.data, len(keys), grads.ctypes.data,
-                               _lib.milliseconds(timeout))
+            self._call("dlrun_table_push", keys.ctypes.data, len(keys), grads.ctypes.data, _lib.milliseconds(timeout),
+                       keep=(keys, grads))
         else:
             raise TypeError("push(keys, grads) or push(grads), not %d arguments" % len(keys_and_grads))
 
     def clock(self, timeout=None):
         """Ends this worker's iteration on the table."""
-        self._library.call("dlrun_table_clock", self._handle, _lib.milliseconds(timeout))
+        self._call("dlrun_table_clock", _lib.milliseconds(timeout))
 
     def export(self, path, timeout=None):
         """Writes the table for numpy.load: a dense one to `path` (.npy); a sparse one to <path without .npy>.keys.npy
@@ -120,8 +121,11 @@ class Table:
         path = os.fspath(path)
         if not path.endswith(".npy"):
             path += ".npy"
-        self._library.call("dlrun_table_export", self._handle, os.fsencode(path), _lib.milliseconds(timeout))
+        self._call("dlrun_table_export", os.fsencode(path), _lib.milliseconds(timeout))
         return (path,) if self.rows is not None else (path[:-4] + ".keys.npy", path[:-4] + ".values.npy")
+
+    def _call(self, name, *arguments, keep=None):
+        self._library.call(name, self._handle, *arguments, keep=(self, keep))
 
     def _dense_rows(self, call):
         if self.rows is None:

@@ -125,7 +125,8 @@ Result<std::uint16_t> publish_hub(caf::actor_system& system, const caf::actor& h
   const auto published = caf::openssl::publish(hub, port, address.c_str(), true);
   if (!published)
     return fail(Errc::kIo, "cannot listen for agents on " + address + " port " +
-                               std::to_string(port) + ": " + system.render(published.error()));
+                               std::to_string(port) +
+                               " (in use already?): " + system.render(published.error()));
   return *published;
 }
 

@@ -93,6 +93,21 @@ Status write_struct(T value, T* into, std::size_t required) {
   return {};
 }
 
+// The enumerators of dlrun.h are those of the tables, number by number.
+static_assert(DLRUN_DENSE == static_cast<int>(dlrun::ps::KeyKind::kDense) &&
+              DLRUN_SPARSE == static_cast<int>(dlrun::ps::KeyKind::kSparse));
+static_assert(DLRUN_SGD == static_cast<int>(dlrun::ps::Optimizer::kSgd) &&
+              DLRUN_ADAGRAD == static_cast<int>(dlrun::ps::Optimizer::kAdagrad) &&
+              DLRUN_FTRL == static_cast<int>(dlrun::ps::Optimizer::kFtrl) &&
+              DLRUN_ASSIGN == static_cast<int>(dlrun::ps::Optimizer::kAssign));
+static_assert(DLRUN_ZERO == static_cast<int>(dlrun::ps::Initializer::kZero) &&
+              DLRUN_CONSTANT == static_cast<int>(dlrun::ps::Initializer::kConstant) &&
+              DLRUN_UNIFORM == static_cast<int>(dlrun::ps::Initializer::kUniform) &&
+              DLRUN_NORMAL == static_cast<int>(dlrun::ps::Initializer::kNormal));
+static_assert(DLRUN_BSP == static_cast<int>(dlrun::ps::Consistency::kBsp) &&
+              DLRUN_SSP == static_cast<int>(dlrun::ps::Consistency::kSsp) &&
+              DLRUN_ASP == static_cast<int>(dlrun::ps::Consistency::kAsp));
+
 template <class Enum>
 Status pick(const char* what, std::int32_t value, std::int32_t last, Enum& into) {
   if (value < 0 || value > last) {
@@ -239,6 +254,13 @@ int dlrun_progress(dlrun_session* session, double fraction, const char* text) {
   });
 }
 
+int dlrun_ready(dlrun_session* session) {
+  return guarded([&]() -> Status {
+    if (session == nullptr) return null_argument("session");
+    return session->session->ready();
+  });
+}
+
 int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms) {
   return guarded([&]() -> Status {
     if (session == nullptr || name == nullptr)
@@ -298,7 +320,8 @@ int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options,
     dlrun_table_options given{};
     DLRUN_TRY(read_struct(options, given, kTableOptionsV1));
     DLRUN_ASSIGN(auto schema, schema_of(given));
-    DLRUN_ASSIGN(auto table, client::Table::open(session->session, std::move(schema), wait_of(0)));
+    DLRUN_ASSIGN(auto table, client::Table::open(session->session, std::move(schema),
+                                                      wait_of(given.timeout_ms)));
     *out = new dlrun_table{std::move(table)};
     return {};
   });

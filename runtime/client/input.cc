@@ -45,7 +45,13 @@ Status Input::attach(TimePoint deadline) {
     return std::max(deadline - clock_.now(), Duration(std::chrono::milliseconds(1)));
   };
   DLRUN_ASSIGN(const auto at, session_->agent().open_input(name_, left()));
-  DLRUN_ASSIGN(auto reader, io::PipeReader::attach(at.feeder_socket, at.consumer_token, left()));
+  std::vector<io::SplitProgress> progress;
+  {
+    std::scoped_lock lock(held_mutex_);
+    progress = taken_.progress();
+  }
+  DLRUN_ASSIGN(auto reader,
+               io::PipeReader::attach(at.feeder_socket, at.consumer_token, left(), progress));
   reader_ = std::move(reader);
   slots_ = reader_->slots();
   sequence_base_ = sequence_next_;
@@ -54,7 +60,8 @@ Status Input::attach(TimePoint deadline) {
 
 Result<io::BatchView> Input::take(io::BatchView view) {
   std::scoped_lock lock(held_mutex_);
-  Held held{view, reader_};
+  Held held{view, reader_, {view.pieces.begin(), view.pieces.end()}};
+  taken_.take(held.pieces);
   view.sequence += sequence_base_;
   sequence_next_ = view.sequence + 1;
   held_.emplace(view.sequence, std::move(held));
@@ -103,6 +110,7 @@ Status Input::release(std::uint64_t sequence) {
   const auto at = held_.find(sequence);
   if (at == held_.end())
     return fail(Errc::kInvalidArgument, "this batch is not held, or was released before");
+  taken_.release(at->second.pieces);
   at->second.reader->release(at->second.view);
   held_.erase(at);
   return {};

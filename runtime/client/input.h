@@ -2,14 +2,16 @@
 /// runtime/client/input.h: one input of the job: asks the agent where the feeder is, attaches to
 /// its pipe. Threads: next() calls run one after the other; release() from any thread at any time.
 /// A feeder that dies (or whose agent restarts) is followed by another one, and next() goes on with
-/// it: what was not released comes again, nothing is lost; batches held stay valid. Bounds: kLossesMax
+/// it exactly where the one before ended: no row twice, none left out; batches held stay valid. Bounds: kLossesMax
 /// feeders, each within kReattachLimit, then kUnavailable.
 
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "io/core/taken_splits.h"
 #include "io/pipe/reader.h"
 #include "runtime/client/session.h"
 
@@ -40,6 +42,7 @@ class Input {
   struct Held {
     io::BatchView view;  ///< as its reader gave it
     std::shared_ptr<io::PipeReader> reader;
+    std::vector<io::SplitPiece> pieces;
   };
   /// One try to find the feeder and attach.
   Status attach(TimePoint deadline);
@@ -58,6 +61,7 @@ class Input {
   std::mutex next_mutex_;
   std::mutex held_mutex_;
   std::unordered_map<std::uint64_t, Held> held_;
+  io::TakenSplits taken_;  ///< what the next feeder need not give; under held_mutex_
 };
 
 }  // namespace dlrun::client

@@ -41,6 +41,11 @@ Status Session::progress(double fraction, std::string text) {
   return agent_->send(task::ReportProgress{fraction, std::move(text)});
 }
 
+Status Session::ready() {
+  DLRUN_TRY(check_process());
+  return agent_->send(task::Ready{});
+}
+
 Status Session::barrier(const std::string& name, Duration timeout) {
   DLRUN_TRY(check_process());
   if (name.empty()) return fail(Errc::kInvalidArgument, "a barrier needs a name");

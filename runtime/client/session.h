@@ -33,6 +33,7 @@ class Session {
   Status check_process() const;  ///< kFailedPrecondition in a forked child
   /// kInvalidArgument: fraction not in [0, 1].
   Status progress(double fraction, std::string text);
+  Status ready();
   Status barrier(const std::string& name, Duration timeout);
 
   /// The client that counts as this worker. kFailedPrecondition: the job has no shards, or left().

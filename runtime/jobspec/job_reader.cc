@@ -222,6 +222,11 @@ void JobReader::role(const Node::Member& member, const cluster::EnvList& common)
              role.resources.ports = integer<std::int32_t>(n, "ports", 0, 1024);
            }},
           {"labels", [&](const Node& n) { role.require = labels(n, "labels"); }},
+          {"ready",
+           [&](const Node& n) {
+             role.ready =
+                 static_cast<cluster::ReadyWhen>(choice(n, "ready", {"running", "told", "port"}));
+           }},
           {"after",
            [&](const Node& n) {
              if (n.kind == Node::Kind::kString) {
@@ -321,12 +326,61 @@ void JobReader::input(const Node::Member& member) {
   spec_.inputs.push_back(std::move(input));
 }
 
+void JobReader::output(const Node::Member& member) {
+  const std::string where = fmt::format("[output.{}]", member.key);
+  cluster::OutputSpec output;
+  output.name = member.key;
+  if (!cluster::is_name(member.key))
+    problem(member.at,
+            "an output's name has 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with '-' or '.'");
+  Mark role_at = member.at;
+  table(member.value, where,
+        {
+            {"path",
+             [&](const Node& n) {
+               output.path = bytes(n, "path");
+               if (!output.path.starts_with('/') || output.path.size() < 2)
+                 problem(n.at, "path must be the absolute path of a folder");
+             }},
+            {"role",
+             [&](const Node& n) {
+               output.role = text(n, "role");
+               role_at = n.at;
+             }},
+        });
+  if (output.path.empty()) problem(member.at, fmt::format("{} needs a 'path'", where));
+  spec_.outputs.push_back(std::move(output));
+  output_marks_.push_back(role_at);
+}
+
+/// An output without a role is of the first role whose end counts.
+void JobReader::check_outputs() {
+  for (std::size_t i = 0; i < spec_.outputs.size(); ++i) {
+    auto& output = spec_.outputs[i];
+    std::vector<std::string_view> names;
+    for (const auto& role : spec_.roles) {
+      names.push_back(role.name);
+      if (output.role.empty() && role.program == cluster::RoleProgram::kProcess &&
+          role.kind == cluster::RoleKind::kBatch)
+        output.role = role.name;
+    }
+    if (output.role.empty() && !spec_.roles.empty()) output.role = spec_.roles[0].name;
+    if (std::find(names.begin(), names.end(), output.role) != names.end() || names.empty())
+      continue;
+    const std::string near = nearest(output.role, names);
+    problem(output_marks_[i],
+            fmt::format("output '{}': no role '{}'{}", output.name, output.role,
+                        near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  }
+}
+
 void JobReader::restart(const Node& node) {
   table(node, "[restart]",
         {
             {"max",
              [&](const Node& n) {
-               spec_.restart.restarts_max = integer<std::uint32_t>(n, "max", 0, 1'000'000);
+               spec_.restart.restarts_max =
+                   integer<std::uint32_t>(n, "max", 0, cluster::kSpecLimits.restarts_max);
              }},
             {"on",
              [&](const Node& n) {
@@ -375,8 +429,12 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
             {"name",
              [&](const Node& n) {
                spec_.name = text(n, "name");
-               if (const auto bad = check_label_text("name", spec_.name)) problem(n.at, *bad);
+               if (!spec_.name.empty() && !cluster::is_name(spec_.name))
+                 problem(n.at,
+                         "a job's name has 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with "
+                         "'-' or '.'");
              }},
+            {"hold", [&](const Node& n) { spec_.hold = boolean(n, "hold"); }},
             {"owner",
              [&](const Node& n) {
                spec_.owner = text(n, "owner");
@@ -416,6 +474,12 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
                  input(member);
                }
              }},
+            {"output",
+             [&](const Node& n) {
+               if (!want(n, Node::Kind::kTable, "output") || !at_most(n, kOutputsMax, "output"))
+                 return;
+               for (const Node::Member& member : n.members) output(member);
+             }},
             {"restart", [&](const Node& n) { restart(n); }},
         });
   if (roles && want(*roles, Node::Kind::kTable, "role") && at_most(*roles, kRolesMax, "role"))
@@ -424,8 +488,10 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
       (!roles || (roles->kind == Node::Kind::kTable && roles->members.empty())))
     problem(roles ? roles->at : root.at, "a job needs at least one role, like [role.worker]");
   check_roles();
+  check_outputs();
   if (problems_.empty())
-    if (const Status valid = validate(spec_); !valid) problem(root.at, valid.error().context);
+    if (const Status valid = jobspec::validate(spec_); !valid)
+      problem(root.at, valid.error().context);
   if (problems_.empty()) return std::move(spec_);
   if (more_) problems_.push_back(fmt::format("{}: and more problems like these", file_));
   return fail(Errc::kInvalidArgument, fmt::format("{}", fmt::join(problems_, "\n")));

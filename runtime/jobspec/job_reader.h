@@ -44,13 +44,16 @@ class JobReader {
   sched::Labels labels(const Node& node, std::string_view where);
   void role(const Node::Member& member, const cluster::EnvList& common);
   void input(const Node::Member& member);
+  void output(const Node::Member& member);
   void restart(const Node& node);
   void check_roles();
+  void check_outputs();
 
   std::string file_;
   cluster::JobSpec spec_;
   std::vector<std::string> problems_;
   bool more_ = false;
+  std::vector<Mark> output_marks_;  ///< of an output's role, or its name
   std::vector<std::pair<Mark, std::vector<Mark>>>
       role_marks_;  ///< of a role's name, and of its `after` items
 };

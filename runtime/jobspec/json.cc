@@ -68,6 +68,9 @@ Json role_json(const cluster::RoleSpec& role) {
   out["ports"] = role.resources.ports;
   out["labels"] = labels_object(role.require);
   out["after"] = role.after;
+  out["ready"] = role.ready == cluster::ReadyWhen::kTold   ? "told"
+                 : role.ready == cluster::ReadyWhen::kPort ? "port"
+                                                           : "running";
   return out;
 }
 
@@ -220,6 +223,10 @@ Json to_json(const cluster::JobSpec& spec) {
   Json on = Json::array();
   for (const auto cause : spec.restart.on) on.push_back(cause_name(cause));
   out["restart"] = Json{{"max", spec.restart.restarts_max}, {"on", on}};
+  out["hold"] = spec.hold;
+  out["output"] = Json::object();
+  for (const auto& output : spec.outputs)
+    out["output"][output.name] = Json{{"path", bytes_to_json(output.path)}, {"role", output.role}};
   out["submit_env"] = env_object(spec.submit_env);
   return out;
 }

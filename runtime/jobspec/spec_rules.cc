@@ -15,7 +15,7 @@ namespace dlrun::jobspec {
 namespace {
 
 constexpr std::size_t kArgBytesMax = 128u << 10;  // MAX_ARG_STRLEN of Linux
-constexpr std::uint64_t kTasksMax = 65536;
+constexpr std::uint64_t kTasksMax = cluster::kSpecLimits.tasks_max;
 
 bool word(std::string_view text, std::size_t length_max, std::string_view extra) {
   return !text.empty() && text.size() <= length_max &&
@@ -188,7 +188,13 @@ Status validate(const cluster::JobSpec& spec) {
     if (input.batch_rows == 0 || input.split_bytes == 0)
       return wrong(fmt::format("input '{}': batch_rows and split_bytes must not be 0", input.name));
   }
-  return check_order(spec.roles);
+  DLRUN_TRY(check_order(spec.roles));
+  // What the coordinator will say; the launcher fills in name and owner where a file has none.
+  cluster::JobSpec whole = spec;
+  if (whole.name.empty()) whole.name = "job";
+  if (whole.owner.empty()) whole.owner = "nobody";
+  if (whole.project.empty()) whole.project = "default";
+  return cluster::validate(whole);
 }
 
 }  // namespace dlrun::jobspec

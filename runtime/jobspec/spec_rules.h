@@ -9,10 +9,14 @@
 #include <vector>
 
 #include "runtime/cluster/core/msg.h"
+#include "runtime/cluster/core/spec_check.h"
 
 namespace dlrun::jobspec {
 
-inline constexpr std::size_t kRolesMax = 256, kInputsMax = 256, kEnvMax = 4096;
+inline constexpr std::size_t kRolesMax = cluster::kSpecLimits.roles_max;
+inline constexpr std::size_t kInputsMax = cluster::kSpecLimits.inputs_max;
+inline constexpr std::size_t kOutputsMax = cluster::kSpecLimits.outputs_max;
+inline constexpr std::size_t kEnvMax = cluster::kSpecLimits.env_max;
 
 std::optional<std::string> check_role_name(std::string_view name);   ///< [a-z][a-z0-9_-]{0,31}
 std::optional<std::string> check_input_name(std::string_view name);  ///< [A-Za-z0-9_.-]{1,64}

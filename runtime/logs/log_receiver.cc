@@ -7,8 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -31,8 +32,8 @@ void set(void* socket, int option, T value) {
   zmq_setsockopt(socket, option, &value, sizeof value);
 }
 
-/// All frames of one message; empty when there is none.
-std::vector<std::string> receive(void* socket) {
+/// All frames of one message; empty when there is none. `user`: whom the authenticator took the sender for.
+std::vector<std::string> receive(void* socket, std::string* user = nullptr) {
   std::vector<std::string> frames;
   int more = 1;
   while (more != 0) {
@@ -42,6 +43,9 @@ std::vector<std::string> receive(void* socket) {
       zmq_msg_close(&message);
       return {};
     }
+    if (const char* id = user == nullptr ? nullptr : zmq_msg_gets(&message, "User-Id");
+        id != nullptr)
+      *user = id;
     if (frames.size() < 8)
       frames.emplace_back(static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message));
     more = zmq_msg_more(&message);
@@ -64,6 +68,7 @@ class LogReceiver::Impl {
   Impl(ReceiverOptions options, LogStore& store) : options_(std::move(options)), store_(store) {}
 
   Status begin() {
+    if (!options_.may_ship) return fail(Errc::kInvalidArgument, "log receiver: no may_ship");
     DLRUN_ASSIGN(options_.keys.public_key, curve_public(options_.keys.secret_key));
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd_ < 0) return fail_errno("eventfd");
@@ -108,16 +113,20 @@ class LogReceiver::Impl {
     if (wake_fd_ >= 0) ::close(wake_fd_);
   }
 
-  void allow(const std::string& key, bool yes) {
+  void allow(const std::string& key, const NodeId* node) {
     std::uint8_t raw[32];
     if (key.size() != 40 || zmq_z85_decode(raw, key.c_str()) == nullptr) return;
-    const std::string bytes(reinterpret_cast<const char*>(raw), sizeof raw);
     const std::lock_guard lock(mutex_);
-    if (yes) {
-      allowed_.insert(bytes);
+    if (node != nullptr) {
+      allowed_[key] = *node;
     } else {
-      allowed_.erase(bytes);
+      allowed_.erase(key);
     }
+  }
+
+  void forbid(const NodeId& node) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(allowed_, [&](const auto& entry) { return entry.second == node; });
   }
 
   std::string endpoint_;
@@ -143,39 +152,60 @@ class LogReceiver::Impl {
   void authenticate() {
     const auto request = receive(zap_);
     if (request.empty()) return;
+    char key[41] = "";
     bool ok = false;
-    if (request.size() == 7 && request[0] == "1.0" && request[5] == "CURVE") {
+    if (request.size() == 7 && request[0] == "1.0" && request[5] == "CURVE" &&
+        request[6].size() == 32 &&
+        zmq_z85_encode(key, reinterpret_cast<const std::uint8_t*>(request[6].data()), 32) !=
+            nullptr) {
       const std::lock_guard lock(mutex_);
-      ok = allowed_.contains(request[6]);
+      ok = allowed_.contains(key);
     }
     if (!ok) ++refused_;
     send(zap_, {"1.0", request.size() > 1 ? std::string_view(request[1]) : "", ok ? "200" : "400",
-                ok ? "OK" : "not registered", "", ""});
+                ok ? "OK" : "not registered", ok ? std::string_view(key) : "", ""});
+  }
+
+  /// nullopt: its key counts no more.
+  std::optional<NodeId> node_of(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto it = allowed_.find(key);
+    return it == allowed_.end() ? std::nullopt : std::optional(it->second);
   }
 
   bool take() {
-    const auto frames = receive(router_);
+    std::string key;
+    const auto frames = receive(router_, &key);
     if (frames.empty()) return false;
+    const std::optional<NodeId> node = node_of(key);
     auto header = frames.size() < 2 ? Result<wire::LogHeader>(fail(Errc::kCorrupt, "no header"))
                                     : wire::decode_log_header(frames[1]);
-    if (!header || (header->kind == wire::LogKind::kAppend) != (frames.size() == 3)) {
+    if (!node || !header || (header->kind == wire::LogKind::kAppend) != (frames.size() == 3)) {
       ++refused_;
       return true;
     }
     const StreamId id{header->task, static_cast<Stream>(header->stream)};
     Result<std::uint64_t> end = 0;
     wire::LogHeader answer = *header;
+    answer.proof.clear();
+    const bool own = options_.may_ship(*node, header->task, header->epoch, header->proof);
+    if (!own) {
+      ++refused_;
+      end = fail(Errc::kPermissionDenied,
+                 to_string(header->task) + " does not run on " + node->value);
+    }
     switch (header->kind) {
       case wire::LogKind::kAsk:
         answer.kind = wire::LogKind::kAskAnswer;
-        end = store_.end_of(id);
+        if (own) end = store_.end_of(id);
         break;
       case wire::LogKind::kAppend:
         answer.kind = wire::LogKind::kAppendAnswer;
-        end = store_.append(id, header->offset, frames[2], header->gap);
+        if (own) end = store_.append(id, header->offset, frames[2], header->gap);
         break;
       case wire::LogKind::kFinish: {
         answer.kind = wire::LogKind::kFinishAnswer;
+        if (!own) break;
         const auto finished = store_.finish(id);
         end =
             finished ? store_.end_of(id) : Result<std::uint64_t>(tl::unexpected(finished.error()));
@@ -202,7 +232,7 @@ class LogReceiver::Impl {
   int wake_fd_ = -1;
   std::atomic<bool> quit_{false};
   std::mutex mutex_;
-  std::set<std::string> allowed_;  ///< raw keys
+  std::map<std::string, NodeId> allowed_;  ///< by key
   std::thread thread_;
 };
 
@@ -217,8 +247,9 @@ Result<std::unique_ptr<LogReceiver>> LogReceiver::start(ReceiverOptions options,
 
 std::string LogReceiver::endpoint() const { return impl_->endpoint_; }
 const std::string& LogReceiver::public_key() const { return impl_->options_.keys.public_key; }
-void LogReceiver::allow(const std::string& key) { impl_->allow(key, true); }
-void LogReceiver::forbid(const std::string& key) { impl_->allow(key, false); }
+void LogReceiver::allow(const std::string& key, const NodeId& node) { impl_->allow(key, &node); }
+void LogReceiver::forbid(const std::string& key) { impl_->allow(key, nullptr); }
+void LogReceiver::forbid(const NodeId& node) { impl_->forbid(node); }
 std::uint64_t LogReceiver::refused() const { return impl_->refused_; }
 
 }  // namespace dlrun::logs

@@ -106,13 +106,16 @@ class LogShipper::Impl {
     for (auto& [id, s] : streams_) reset(s, TimePoint{});
   }
 
-  void add(const TaskId& task, const std::string& dir) {
+  void add(const TaskId& task, const std::string& dir, const ShipPass& pass) {
     if (tasks_.contains(task)) return;
     Task& t = tasks_[task];
     t.dir = dir;
     watch(task, t);
-    for (const Stream stream : {Stream::kStdout, Stream::kStderr})
-      streams_[{task, stream}].dir = dir;
+    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+      StreamState& s = streams_[{task, stream}];
+      s.dir = dir;
+      s.pass = pass;
+    }
   }
 
   void finish(const TaskId& task, Duration give_up, std::function<void(bool)> done) {
@@ -155,6 +158,7 @@ class LogShipper::Impl {
   enum class State { kUnknown, kAsked, kKnown, kFinishing, kFinished };
   struct StreamState {
     std::string dir;
+    ShipPass pass;
     State state = State::kUnknown;
     TimePoint not_before{};     ///< of the next question
     std::uint64_t request = 0;  ///< of the question or the finish
@@ -292,12 +296,14 @@ class LogShipper::Impl {
     }
   }
 
-  wire::LogHeader header_of(const StreamId& id, wire::LogKind kind) {
+  wire::LogHeader header_of(const StreamId& id, const StreamState& s, wire::LogKind kind) {
     wire::LogHeader h;
     h.kind = kind;
     h.request = next_request_++;
     h.task = id.task;
     h.stream = static_cast<std::uint8_t>(id.stream);
+    h.epoch = s.pass.epoch;
+    h.proof = s.pass.proof;
     return h;
   }
 
@@ -307,7 +313,7 @@ class LogShipper::Impl {
 
   void question(const StreamId& id, StreamState& s, wire::LogKind kind, State state,
                 TimePoint now) {
-    const wire::LogHeader h = header_of(id, kind);
+    const wire::LogHeader h = header_of(id, s, kind);
     const std::string bytes = wire::encode(h);
     if (zmq_send(socket_, bytes.data(), bytes.size(), ZMQ_DONTWAIT) < 0) {
       blocked_ = true;
@@ -339,7 +345,7 @@ class LogShipper::Impl {
     }
     // Small pieces wait for the answer to the last one: a chatty task makes few messages.
     if (!s.sent.empty() && read->bytes.size() < options_.chunk_bytes / 4) return false;
-    wire::LogHeader h = header_of(id, wire::LogKind::kAppend);
+    wire::LogHeader h = header_of(id, s, wire::LogKind::kAppend);
     h.offset = read->offset;
     h.gap = read->offset != s.next;
     const std::string head = wire::encode(h);
@@ -484,8 +490,8 @@ Result<std::unique_ptr<LogShipper>> LogShipper::start(ShipperOptions options) {
 void LogShipper::connect(const std::string& endpoint, const std::string& server_public_key) {
   impl_->post([this, endpoint, server_public_key] { impl_->connect(endpoint, server_public_key); });
 }
-void LogShipper::add(const TaskId& task, const std::string& logs_dir) {
-  impl_->post([this, task, logs_dir] { impl_->add(task, logs_dir); });
+void LogShipper::add(const TaskId& task, const std::string& logs_dir, ShipPass pass) {
+  impl_->post([this, task, logs_dir, pass = std::move(pass)] { impl_->add(task, logs_dir, pass); });
 }
 void LogShipper::finish(const TaskId& task, Duration give_up, std::function<void(bool)> done) {
   impl_->post([this, task, give_up, done = std::move(done)]() mutable {

@@ -27,6 +27,12 @@ struct ShipperOptions {
   Duration answer_timeout = std::chrono::seconds(2);  ///< then the stream's end is asked again
 };
 
+/// Shows the receiver that this node was given the task.
+struct ShipPass {
+  Epoch epoch;
+  std::string proof;
+};
+
 class LogShipper {
  public:
   static Result<std::unique_ptr<LogShipper>> start(ShipperOptions options);
@@ -35,7 +41,7 @@ class LogShipper {
   /// Where to ship: tcp://host:port and the receiver's public key. May be called again (the coordinator moved or restarted).
   void connect(const std::string& endpoint, const std::string& server_public_key);
   /// Ships TASKDIR/logs of a task from now on. Known already: nothing.
-  void add(const TaskId& task, const std::string& logs_dir);
+  void add(const TaskId& task, const std::string& logs_dir, ShipPass pass);
   /// The task ended: ships the rest, tells the store that both streams are finished, then calls `done` (once, with true) and
   /// forgets the task. After `give_up` without success: `done(false)`.
   void finish(const TaskId& task, Duration give_up, std::function<void(bool)> done);

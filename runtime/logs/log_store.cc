@@ -262,6 +262,13 @@ class LogStore::Impl {
     return infos;
   }
 
+  StoreStats stats() {
+    const std::lock_guard lock(mutex_);
+    StoreStats out = stats_;
+    out.stored_bytes = total_bytes_;
+    return out;
+  }
+
   Status drop_job(JobId job) {
     const std::lock_guard lock(mutex_);
     const std::string dir = job_dir(job);
@@ -402,9 +409,11 @@ class LogStore::Impl {
       state.last_size = 0;
     }
     state.last_size += bytes.size();
+    stats_.lost_bytes += offset - state.end;
     state.end = offset + bytes.size();
     job_bytes += bytes.size();
     total_bytes_ += bytes.size();
+    stats_.appended_bytes += bytes.size();
     if (job_bytes > limits_.job_bytes) shrink_job(id.task.job, job_bytes);
     if (total_bytes_ > limits_.total_bytes) changed_.notify_all();
     return {};
@@ -450,6 +459,7 @@ class LogStore::Impl {
       ::unlink(shim::segment_path(job_dir(job), largest->first, start).c_str());
       job_bytes -= std::min(job_bytes, size);
       total_bytes_ -= std::min(total_bytes_, size);
+      stats_.dropped_bytes += size;
       const auto state = states_.find(ids.at(largest->first));
       if (state != states_.end()) std::erase(state->second.starts, start);
     }
@@ -507,6 +517,7 @@ class LogStore::Impl {
       if (name.size() > 5 && name.substr(name.size() - 5) == ".done") return;
       if (::fstatat(fd, name.c_str(), &st, 0) != 0 || ::unlinkat(fd, name.c_str(), 0) != 0) return;
       total_bytes_ -= std::min(total_bytes_, static_cast<std::uint64_t>(st.st_size));
+      stats_.dropped_bytes += static_cast<std::uint64_t>(st.st_size);
     });
     // Streams in use go on at their end: their states stay, without the segments.
     job_bytes_.erase(job.value);
@@ -540,6 +551,7 @@ class LogStore::Impl {
   std::list<StreamId> used_;  ///< of states_, last used first
   std::map<std::uint64_t, std::uint64_t> job_bytes_;
   std::uint64_t total_bytes_ = 0;
+  StoreStats stats_;  ///< all but stored_bytes
   bool quit_ = false;
   std::thread janitor_;
 
@@ -568,6 +580,7 @@ Result<Chunk> LogStore::read(const StreamId& id, std::uint64_t offset, std::size
 Result<StreamInfo> LogStore::info(const StreamId& id) { return impl_->info(id); }
 Result<std::vector<StreamInfo>> LogStore::list(JobId job) { return impl_->list(job); }
 Status LogStore::drop_job(JobId job) { return impl_->drop_job(job); }
+StoreStats LogStore::stats() const { return impl_->stats(); }
 std::shared_ptr<void> LogStore::subscribe(std::function<void(const StreamInfo&)> listener) {
   return impl_->subscribe(std::move(listener));
 }

@@ -53,6 +53,14 @@ struct StoreLimits {
   std::uint64_t total_bytes = 16ull << 30;
 };
 
+/// Since open(), but for stored_bytes.
+struct StoreStats {
+  std::uint64_t stored_bytes = 0;
+  std::uint64_t appended_bytes = 0;
+  std::uint64_t dropped_bytes = 0;  ///< to keep within the budgets
+  std::uint64_t lost_bytes = 0;     ///< holes: never arrived here
+};
+
 class LogStore {
  public:
   static Result<std::unique_ptr<LogStore>> open(std::string dir, StoreLimits limits);
@@ -73,6 +81,7 @@ class LogStore {
   /// Every stream of the job, by generation, role, rank, stream.
   Result<std::vector<StreamInfo>> list(JobId job);
   Status drop_job(JobId job);
+  StoreStats stats() const;
 
   /// Calls `listener` after each append and finish, until the handle is destroyed (which waits for a running call).
   std::shared_ptr<void> subscribe(std::function<void(const StreamInfo&)> listener);

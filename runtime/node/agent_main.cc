@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/actor/system.h"
@@ -21,11 +23,24 @@
 namespace dlrun::node {
 namespace {
 
-constexpr auto kRenewalCheckEvery = std::chrono::hours(24);
+constexpr Duration kRenewalCheckMin = std::chrono::seconds(1);
+constexpr Duration kRenewalRetryMax = std::chrono::hours(1);
+constexpr Duration kRenewalCheckMax = std::chrono::hours(24);
 constexpr std::size_t kRunDirBytesMax = 50;  ///< so that sockets below it keep to 107
 
 bool is_loopback(const std::string& address) {
   return address == "::1" || address.rfind("127.", 0) == 0;
+}
+
+/// Where an agent lives that was started with the join line alone.
+std::string default_data() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (const std::string home = variable("DLRUN_HOME"); !home.empty()) return home + "/agent";
+  if (::geteuid() == 0 || variable("HOME").empty()) return "/var/lib/dlrun/agent";
+  return variable("HOME") + "/.dlrun/agent";
 }
 
 /// Everything that runs, in the order in which it is made; destroyed the other way round.
@@ -47,11 +62,6 @@ class Agent {
     DLRUN_TRY(join());
     DLRUN_ASSIGN(const std::string address,
                  address_towards(coordinator_.host, coordinator_.cluster_port));
-    if (::geteuid() == 0 && !is_loopback(address) && !flags_.tasks_as_root)
-      return fail(Errc::kPermissionDenied,
-                  "this agent runs as root and its coordinator is another machine: tasks would run "
-                  "as root. Start it as "
-                  "another user, or say --tasks-as-root");
     DLRUN_ASSIGN(auto capacity, capacity_of_node());
 
     actor::SystemOptions system_options;
@@ -75,13 +85,26 @@ class Agent {
     return {};
   }
 
-  /// The next handshake uses the new files: CAF reads them for each connection.
-  void renew_if_due() {
+  /// Renews the certificate when it is time; returns when to call again. The next handshake uses the new files: CAF
+  /// reads them for each connection.
+  Duration tend_certificate() {
     const auto current = security::open_node(tls_dir(), security::CertKind::kAgent, clock_.wall());
-    if (!current || !current->renew_soon) return;
-    const auto renewed = security::renew_certificate(join_target(), tls_dir(), clock_.wall());
-    say(renewed ? "the certificate is renewed"
-                : "the certificate is not renewed: " + renewed.error().context);
+    if (!current) return kRenewalCheckMax;
+    const auto until = [&](WallTime time) { return Duration(time.ns - clock_.wall().ns); };
+    Duration next = until(current->renew_at);
+    if (next <= Duration(0)) {
+      const auto renewed = security::renew_certificate(join_target(), tls_dir(), clock_.wall());
+      if (renewed) {
+        say("the certificate is renewed");
+        const auto fresh =
+            security::open_node(tls_dir(), security::CertKind::kAgent, clock_.wall());
+        next = fresh ? until(fresh->renew_at) : kRenewalCheckMax;
+      } else {
+        say("the certificate is not renewed: " + renewed.error().context);
+        next = std::min(until(current->info.not_after) / 10, kRenewalRetryMax);
+      }
+    }
+    return std::clamp(next, kRenewalCheckMin, kRenewalCheckMax);
   }
 
   void say(const std::string& text) const { log_line("agent " + flags_.name, text); }
@@ -108,6 +131,7 @@ class Agent {
       coordinator_.join_port = target.port;
       coordinator_.ca_fingerprint = flags_.ca_fingerprint;
     }
+    if (!coordinator_.host.empty()) DLRUN_TRY(may_run_tasks());
     if (!member) {
       if (flags_.join.empty()) {
         if (!credentials)
@@ -126,10 +150,22 @@ class Agent {
       say("joined " + flags_.join);
     }
     DLRUN_TRY(write_coordinator_file(path, coordinator_));
-    renew_if_due();
+    tend_certificate();
     DLRUN_ASSIGN(credentials_,
                  security::open_node(tls_dir(), security::CertKind::kAgent, clock_.wall()));
     return {};
+  }
+
+  /// Before anything is sent: tasks of a root agent are root's, which others beyond this machine could start.
+  Status may_run_tasks() const {
+    DLRUN_ASSIGN(const std::string address,
+                 address_towards(coordinator_.host, coordinator_.join_port));
+    if (::geteuid() != 0 || is_loopback(address) || flags_.tasks_as_root) return {};
+    return fail(Errc::kPermissionDenied,
+                "this agent runs as root and would serve a coordinator beyond this machine (from " +
+                    address +
+                    "): its tasks would run as root. Start it as another user, or say "
+                    "--tasks-as-root");
   }
 
   Result<sched::NodeCapacity> capacity_of_node() const {
@@ -167,6 +203,7 @@ class Agent {
   Result<cluster::AgentHostOptions> host_options(const std::string& address,
                                                  const logs::CurveKeys& keys) const {
     cluster::AgentHostOptions out;
+    out.node = NodeId(flags_.name);
     out.data_dir = data_->path();
     out.run_dir = run_dir();
     DLRUN_ASSIGN(out.self_program, self_path());
@@ -211,7 +248,7 @@ class Agent {
 }  // namespace
 
 int agent_main(int argc, char** argv) {
-  auto parsed = parse_agent_flags(argc, argv);
+  auto parsed = parse_agent_flags(argc, argv, default_data());
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   AgentFlags flags = std::get<AgentFlags>(std::move(parsed));
   keep_memory_small();
@@ -227,9 +264,8 @@ int agent_main(int argc, char** argv) {
     return 1;
   }
   for (;;) {
-    const int signal = signals.wait(kRenewalCheckEvery);
+    const int signal = signals.wait(agent.tend_certificate());
     if (signal == SIGTERM || signal == SIGINT) break;
-    if (signal == 0) agent.renew_if_due();
   }
   agent.say("stopping; tasks run on");
   return 0;

@@ -1,10 +1,13 @@
 #pragma once
-/// runtime/node/agent_settings.h: the command line of `dlrun agent`.
+/// runtime/node/agent_settings.h: what can be set of `dlrun agent` (docs/settings.md is made from the same table).
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <variant>
+#include <vector>
+
+#include "runtime/node/settings.h"
 
 namespace dlrun::node {
 
@@ -22,7 +25,11 @@ struct AgentFlags {
   bool tasks_as_root = false;
 };
 
-/// The flags, or the exit code of --help and of wrong usage.
-std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv);
+/// Bound to `flags`, whose values are the defaults.
+std::vector<Setting> agent_settings(AgentFlags& flags);
+
+/// The flags, or the exit code of --help and of wrong usage. `default_data`: of --data.
+std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv,
+                                                const std::string& default_data);
 
 }  // namespace dlrun::node

@@ -52,11 +52,15 @@ Status write_cluster_file(const std::string& path, const ClusterFile& f) {
 Result<Ports> read_ports(const std::string& path) {
   DLRUN_ASSIGN(const json file, read_json(path));
   if (file.is_null()) return Ports{};
-  return Ports{port_of(file, "cluster"), port_of(file, "join"), port_of(file, "rest")};
+  return Ports{port_of(file, "cluster"), port_of(file, "join"), port_of(file, "rest"),
+               port_of(file, "logs")};
 }
 
 Status write_ports(const std::string& path, const Ports& ports) {
-  return write_json(path, {{"cluster", ports.cluster}, {"join", ports.join}, {"rest", ports.rest}});
+  return write_json(path, {{"cluster", ports.cluster},
+                           {"join", ports.join},
+                           {"rest", ports.rest},
+                           {"logs", ports.logs}});
 }
 
 Result<std::optional<CoordinatorFile>> read_coordinator_file(const std::string& path) {

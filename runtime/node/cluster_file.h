@@ -26,7 +26,7 @@ struct ClusterFile {
 Status write_cluster_file(const std::string& path, const ClusterFile& file);
 
 struct Ports {
-  std::uint16_t cluster = 0, join = 0, rest = 0;
+  std::uint16_t cluster = 0, join = 0, rest = 0, logs = 0;
 };
 /// All 0 when the file is not there.
 Result<Ports> read_ports(const std::string& path);

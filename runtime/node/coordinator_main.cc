@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <caf/actor.hpp>
 #include <cstdlib>
 #include <map>
@@ -15,12 +16,13 @@
 #include "runtime/cluster/actor/hmac_tokens.h"
 #include "runtime/logs/log_receiver.h"
 #include "runtime/node/cluster_file.h"
+#include "runtime/node/coordinator_metrics.h"
 #include "runtime/node/coordinator_settings.h"
 #include "runtime/node/daemon.h"
 #include "runtime/node/log_source.h"
 #include "runtime/node/node_probe.h"
-#include "runtime/security/join_client.h"
-#include "runtime/security/join_listener.h"
+#include "runtime/node/security_desk.h"
+#include "runtime/os/serial_worker.h"
 #include "runtime/security/secret.h"
 #include "runtime/store/sqlite_event_log.h"
 #include "scheduler/core/scheduler_core.h"
@@ -29,7 +31,9 @@
 namespace dlrun::node {
 namespace {
 
-using security::CredentialFiles;
+constexpr Duration kTendEveryMin = std::chrono::seconds(1);
+constexpr Duration kTendRetry = std::chrono::minutes(1);
+constexpr Duration kTendEveryMax = std::chrono::hours(24);
 
 void say(const std::string& text) { log_line("coordinator", text); }
 
@@ -41,23 +45,6 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-/// What /metrics says beyond the server's own.
-class NodeMetrics final : public web::MetricsSource {
- public:
-  explicit NodeMetrics(const logs::LogReceiver* receiver) : receiver_(receiver) {}
-  std::vector<web::Metric> collect() override {
-    web::Metric refused;
-    refused.name = "dlrun_log_messages_refused_total";
-    refused.help = "Log messages and handshakes refused by the log receiver.";
-    refused.counter = true;
-    refused.samples.push_back({{}, static_cast<double>(receiver_->refused())});
-    return {refused};
-  }
-
- private:
-  const logs::LogReceiver* receiver_;
-};
-
 /// Everything that runs, in the order in which it is made; destroyed the other way round.
 class Coordinator {
  public:
@@ -65,14 +52,14 @@ class Coordinator {
       : flags_(std::move(flags)), data_(std::move(data)) {}
   ~Coordinator() {
     rest_.reset();  // no new calls
-    join_.reset();
+    if (desk_) desk_->stop_joining();
     if (node_) node_->stop();
     node_.reset();
     system_.reset();
   }
 
   Status start() {
-    DLRUN_ASSIGN(credentials_, security::open_or_make_cluster(*data_ / "tls", clock_.wall()));
+    DLRUN_TRY(open_desk());
     DLRUN_ASSIGN(ports_, read_ports(*data_ / "ports.json"));
     DLRUN_TRY(open_rest_token());
     DLRUN_TRY(open_logs());
@@ -80,17 +67,25 @@ class Coordinator {
     DLRUN_TRY(start_joining());
     DLRUN_TRY(start_rest());
     DLRUN_TRY(write_ports(*data_ / "ports.json", ports_));
-    DLRUN_TRY(renew_join_token());
+    DLRUN_TRY(desk_->renew_join_token());
+    token_due_ = clock_.now() + desk_->join_token_every();
     return write_cluster();
   }
 
-  /// A new token while the old one still has half of its life, so that the file always holds a good
-  /// one.
-  Duration join_token_every() const { return std::chrono::minutes(flags_.join_token_minutes) / 2; }
-  Status renew_join_token() {
-    DLRUN_ASSIGN(const std::string token,
-                 tokens_->issue(std::chrono::minutes(flags_.join_token_minutes), clock_.wall()));
-    return security::write_private_file(*data_ / "join.token", token + "\n");
+  /// What must be done from time to time; returns when to call again.
+  Duration tend() {
+    if (clock_.now() >= token_due_) {
+      if (Status ok = desk_->renew_join_token(); !ok)
+        say("no new join token: " + ok.error().context);
+      token_due_ = clock_.now() + desk_->join_token_every();
+    }
+    Duration renewal = kTendRetry;
+    if (Status ok = renew_certificates(); ok)
+      renewal = Duration(desk_->credentials().renew_at.ns - clock_.wall().ns);
+    else
+      say("the coordinator's certificate is not renewed: " + ok.error().context);
+    return std::clamp<Duration>(std::min(token_due_ - clock_.now(), renewal), kTendEveryMin,
+                                kTendEveryMax);
   }
   const ClusterFile& file() const { return file_; }
 
@@ -101,6 +96,33 @@ class Coordinator {
     // Where packets for the world would leave: a documentation address, nothing is sent.
     const auto out = address_towards(flags_.listen == "::" ? "2001:db8::1" : "192.0.2.1", 9);
     return out ? *out : "127.0.0.1";
+  }
+
+  Status open_desk() {
+    SecurityDesk::Options options;
+    options.folder = data_->path();
+    options.join_token_life = std::chrono::minutes(flags_.join_token_minutes);
+    options.certificate_life = std::chrono::seconds(flags_.certificate_life_s);
+    options.clock = &clock_;
+    options.cut = [this](const NodeId& node, const std::string& reason) {
+      log_receiver_->forbid(node);
+      node_->drop_peer(node, reason);
+      say(reason);
+    };
+    DLRUN_ASSIGN(desk_, SecurityDesk::open(std::move(options)));
+    return {};
+  }
+
+  /// Connections that stand go on; the next ones see the new certificates.
+  Status renew_certificates() {
+    DLRUN_ASSIGN(const bool renewed, desk_->renew_if_due());
+    if (!renewed) return {};
+    if (!rest_names_.empty()) {
+      DLRUN_TRY(desk_->make_rest_certificate(rest_names_));
+      DLRUN_TRY(rest_->reload_certificate());
+    }
+    say("the coordinator's certificate is renewed");
+    return {};
   }
 
   Status open_rest_token() {
@@ -118,51 +140,82 @@ class Coordinator {
     return {};
   }
 
+  logs::StoreLimits log_limits() const {
+    logs::StoreLimits limits;
+    limits.job_bytes = static_cast<std::uint64_t>(flags_.log_job_bytes);
+    limits.total_bytes = static_cast<std::uint64_t>(flags_.log_total_bytes);
+    return limits;
+  }
+
   Status open_logs() {
-    DLRUN_ASSIGN(log_store_, logs::LogStore::open(*data_ / "logs", logs::StoreLimits{}));
+    DLRUN_ASSIGN(auto task_tokens, cluster::HmacTokens::open(*data_ / "task.key"));
+    task_tokens_ = std::make_unique<cluster::HmacTokens>(std::move(task_tokens));
+    DLRUN_ASSIGN(log_store_, logs::LogStore::open(*data_ / "logs", log_limits()));
     logs::ReceiverOptions options;
     const bool v6 = flags_.listen.find(':') != std::string::npos;
-    options.bind = "tcp://" + (v6 ? "[" + flags_.listen + "]" : flags_.listen) + ":*";
+    const std::uint16_t wanted = flags_.log_port != 0 ? flags_.log_port : ports_.logs;
+    options.bind = "tcp://" + (v6 ? "[" + flags_.listen + "]" : flags_.listen) + ":" +
+                   (wanted == 0 ? "*" : std::to_string(wanted));
     DLRUN_ASSIGN(options.keys, logs::make_curve_keys());
-    DLRUN_ASSIGN(log_receiver_, logs::LogReceiver::start(std::move(options), *log_store_));
+    options.may_ship = [this](const NodeId& node, const TaskId& task, Epoch epoch,
+                              std::string_view proof) {
+      return cluster::may_ship(*task_tokens_, node, task, epoch, proof);
+    };
+    auto started = logs::LogReceiver::start(options, *log_store_);
+    if (!started && flags_.log_port == 0 && wanted != 0) {  // agents are told: any other will do
+      options.bind.replace(options.bind.rfind(':') + 1, std::string::npos, "*");
+      started = logs::LogReceiver::start(options, *log_store_);
+    }
+    if (!started) return tl::unexpected(started.error());
+    log_receiver_ = std::move(*started);
+    const std::string endpoint = log_receiver_->endpoint();
+    ports_.logs = static_cast<std::uint16_t>(std::stoul(endpoint.substr(endpoint.rfind(':') + 1)));
     log_source_ = std::make_unique<StoreLogSource>(log_store_.get());
-    metrics_ = std::make_unique<NodeMetrics>(log_receiver_.get());
+    metrics_ = std::make_unique<CoordinatorMetrics>(CoordinatorMetrics::Sources{
+        &meters_, log_store_.get(), log_receiver_.get(), *data_ / "events.db"});
     return {};
   }
 
   Status start_node() {
-    DLRUN_ASSIGN(auto task_tokens, cluster::HmacTokens::open(*data_ / "task.key"));
-    task_tokens_ = std::make_unique<cluster::HmacTokens>(std::move(task_tokens));
-    DLRUN_ASSIGN(revoked_, security::RevocationList::open(*data_ / "revoked"));
     actor::SystemOptions system_options;
-    system_options.credentials = credentials_.files;
+    system_options.credentials = desk_->credentials().files;
     system_options.kind = security::CertKind::kCoordinator;
     DLRUN_ASSIGN(system_, actor::System::start(system_options, clock_.wall()));
 
     cluster::CoordinatorNodeOptions options;
     DLRUN_ASSIGN(options.log, store::SqliteEventLog::open(*data_ / "events.db"));
+    DLRUN_ASSIGN(options.log_reader, store::SqliteEventLog::open_reader(*data_ / "events.db"));
+    options.say = say;
+    options.on_retired = [this](const std::vector<JobId>& jobs) {
+      for (const JobId job : jobs)
+        janitor_.post([this, job] {
+          if (Status ok = log_store_->drop_job(job); !ok) say(ok.error().to_string());
+        });
+    };
     options.settings.membership.heartbeat = std::chrono::milliseconds(flags_.heartbeat_ms);
     options.settings.membership.suspect_after = std::chrono::milliseconds(flags_.suspect_ms);
     options.settings.membership.lost_after = std::chrono::milliseconds(flags_.lost_ms);
+    options.settings.jobs_live_max = static_cast<std::uint32_t>(flags_.jobs_max);
+    options.retention = std::chrono::hours(24) * flags_.retention_days;
     options.settings.version = DLRUN_VERSION_TEXT;
     // Agents put the host there under which they reach this machine.
-    const std::string endpoint = log_receiver_->endpoint();
-    options.settings.log_endpoint = "tcp://*" + endpoint.substr(endpoint.rfind(':'));
+    options.settings.log_endpoint = "tcp://*:" + std::to_string(ports_.logs);
     options.settings.log_key = log_receiver_->public_key();
     options.placer = std::make_shared<sched::SchedulerCore>();
     options.tokens = task_tokens_.get();
     options.clock = &clock_;
+    options.meters = &meters_;
     options.make_ledger =
         [](const std::vector<io::InputSpec>& inputs) -> std::unique_ptr<io::Ledger> {
       if (inputs.empty()) return nullptr;
       return std::make_unique<io::LedgerCore>(inputs);
     };
-    options.verify = [this](const wire::LinkHello& hello) { return verify(hello); };
+    options.verify = [this](const wire::LinkHello& hello) { return desk_->verify(hello); };
     options.on_peer = [this](const NodeId& node, const std::string& log_key) {
       std::string& known = log_keys_[node];
-      if (known == log_key) return;
+      if (known == log_key || !desk_->is_member(node)) return;
       if (!known.empty()) log_receiver_->forbid(known);
-      if (!log_key.empty()) log_receiver_->allow(log_key);
+      if (!log_key.empty()) log_receiver_->allow(log_key, node);
       known = log_key;
     };
     DLRUN_ASSIGN(node_, cluster::CoordinatorNode::start(system_->get(), std::move(options)));
@@ -172,33 +225,9 @@ class Coordinator {
     return {};
   }
 
-  /// The peer holds the key of an agent's certificate of this cluster, for this name, and it was
-  /// not revoked.
-  Status verify(const wire::LinkHello& hello) const {
-    DLRUN_TRY(revoked_->reload());
-    DLRUN_ASSIGN(
-        const security::CertInfo info,
-        security::verify_statement(credentials_.ca.certificate_pem, hello.certificate_pem,
-                                   wire::link_statement(hello), hello.signature, clock_.wall()));
-    if (info.common_name != hello.node.value)
-      return fail(Errc::kPermissionDenied,
-                  "the certificate is for node " + info.common_name + ", not " + hello.node.value);
-    if (revoked_->contains(info.serial_hex))
-      return fail(Errc::kPermissionDenied,
-                  "the certificate of node " + info.common_name + " is revoked");
-    return {};
-  }
-
   Status start_joining() {
-    DLRUN_ASSIGN(tokens_,
-                 security::JoinTokens::open(*data_ / "join_tokens", credentials_.ca_fingerprint));
-    DLRUN_TRY(tokens_->clear());
-    join_service_ = std::make_unique<security::JoinService>(
-        credentials_.ca, tokens_.get(), revoked_.get(), &clock_, ports_.cluster);
     const std::uint16_t wanted = flags_.join_port != 0 ? flags_.join_port : ports_.join;
-    DLRUN_ASSIGN(join_, security::JoinListener::start(credentials_.files, flags_.listen, wanted,
-                                                      join_service_.get()));
-    ports_.join = join_->port();
+    DLRUN_ASSIGN(ports_.join, desk_->start_joining(flags_.listen, wanted, ports_.cluster, host()));
     return {};
   }
 
@@ -219,32 +248,33 @@ class Coordinator {
         options.listen_address == "::1" || options.listen_address.rfind("127.", 0) == 0;
     if (!loopback) {
       if (!flags_.advertise.empty()) options.allowed_hosts.push_back(flags_.advertise);
-      std::vector<std::string> names = {"DNS:localhost"};
+      if (is_wildcard(options.listen_address)) options.allowed_hosts.push_back(host());
+      rest_host_ = is_wildcard(options.listen_address) ? host() : options.listen_address;
+      rest_names_ = {"DNS:localhost"};
       for (const std::string& name : options.allowed_hosts)
-        names.push_back((is_address(name) ? "IP:" : "DNS:") + name);
-      names.push_back("IP:" +
-                      (is_wildcard(options.listen_address) ? host() : options.listen_address));
-      DLRUN_ASSIGN(const CredentialFiles files,
-                   security::make_server_certificate(*data_ / "tls", "rest", credentials_.ca, names,
-                                                     clock_.wall()));
+        rest_names_.push_back((is_address(name) ? "IP:" : "DNS:") + name);
+      if (is_address(rest_host_)) rest_names_.push_back("IP:" + rest_host_);
+      DLRUN_ASSIGN(const security::CredentialFiles files,
+                   desk_->make_rest_certificate(rest_names_));
       options.tls_cert_path = files.certificate_path;
       options.tls_key_path = files.key_path;
     }
-    DLRUN_ASSIGN(rest_,
-                 web::RestServer::start(std::move(options), *node_, *log_source_, *metrics_));
+    DLRUN_ASSIGN(rest_, web::RestServer::start(std::move(options), *node_, *log_source_, *metrics_,
+                                               desk_.get()));
     ports_.rest = rest_->port();
     return {};
   }
 
   Status write_cluster() {
-    file_.rest = rest_->url();
+    file_.rest =
+        rest_host_.empty() ? rest_->url() : "https://" + host_port(rest_host_, ports_.rest);
     file_.token_file = *data_ / "rest.token";
     file_.cluster = host_port(host(), ports_.cluster);
-    file_.join = host_port(host(), ports_.join);
-    file_.ca_file = credentials_.files.ca_path;
-    file_.ca_fingerprint = credentials_.ca_fingerprint;
-    file_.join_token_file = *data_ / "join.token";
-    file_.join_line = security::join_line(file_.join, file_.ca_fingerprint, file_.join_token_file);
+    file_.join = desk_->join_address();
+    file_.ca_file = desk_->credentials().files.ca_path;
+    file_.ca_fingerprint = desk_->credentials().ca_fingerprint;
+    file_.join_token_file = desk_->join_token_file();
+    file_.join_line = desk_->join_line();
     file_.pid = ::getpid();
     return write_cluster_file(*data_ / "cluster.json", file_);
   }
@@ -252,22 +282,23 @@ class Coordinator {
   const CoordinatorFlags flags_;
   std::unique_ptr<DataFolder> data_;
   SystemClock clock_;
-  security::CoordinatorCredentials credentials_;
+  TimePoint token_due_;
+  std::unique_ptr<SecurityDesk> desk_;
   Ports ports_;
   std::string rest_token_;
+  std::vector<std::string> rest_names_;  ///< in its certificate; empty = it is on loopback
+  std::string rest_host_;  ///< under which other machines reach REST; "" = it is on loopback
   ClusterFile file_;
+  std::unique_ptr<cluster::HmacTokens> task_tokens_;
   std::unique_ptr<logs::LogStore> log_store_;
+  os::SerialWorker janitor_;  ///< removes the logs of jobs that retention forgot
   std::unique_ptr<logs::LogReceiver> log_receiver_;
   std::map<NodeId, std::string> log_keys_;  ///< of the coordinator actor; one a node
   std::unique_ptr<StoreLogSource> log_source_;
-  std::unique_ptr<NodeMetrics> metrics_;
-  std::unique_ptr<cluster::HmacTokens> task_tokens_;
-  std::unique_ptr<security::RevocationList> revoked_;
-  std::unique_ptr<security::JoinTokens> tokens_;
-  std::unique_ptr<security::JoinService> join_service_;
+  cluster::Meters meters_;
+  std::unique_ptr<CoordinatorMetrics> metrics_;
   std::unique_ptr<actor::System> system_;
   std::unique_ptr<cluster::CoordinatorNode> node_;
-  std::unique_ptr<security::JoinListener> join_;
   std::unique_ptr<web::RestServer> rest_;
 };
 
@@ -292,11 +323,8 @@ int coordinator_main(int argc, char** argv) {
   say("serving at " + coordinator.file().rest + ", agents at " + coordinator.file().cluster);
   say("next machine: " + coordinator.file().join_line);
   for (;;) {
-    const int signal = signals.wait(coordinator.join_token_every());
+    const int signal = signals.wait(coordinator.tend());
     if (signal == SIGTERM || signal == SIGINT) break;
-    if (signal == 0)
-      if (Status ok = coordinator.renew_join_token(); !ok)
-        say("no new join token: " + ok.error().context);
   }
   say("stopping; jobs run on");
   return 0;

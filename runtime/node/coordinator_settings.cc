@@ -1,47 +1,49 @@
 #include "runtime/node/coordinator_settings.h"
 
-#include <CLI/CLI.hpp>
-
 namespace dlrun::node {
 
+std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
+  return {
+      required_setting(
+          "data", &f.data,
+          "folder for the log, the keys and the files of the cluster; made (0700) when missing"),
+      text_setting("listen", &f.listen, "literal address where agents connect, join and ship logs"),
+      port_setting("port", &f.port,
+                   "port where agents register; 0 = as last time, or any free one"),
+      port_setting("join-port", &f.join_port,
+                   "port where machines join; 0 = as last time, or any free one"),
+      port_setting("log-port", &f.log_port,
+                   "port where agents ship logs; 0 = as last time, or any free one"),
+      text_setting("rest", &f.rest, "ADDRESS:PORT of the REST server; TLS beyond loopback"),
+      text_setting("advertise", &f.advertise,
+                   "host name or address under which agents reach this machine; none: the listen "
+                   "address, or that of the route out"),
+      list_setting("rest-host", &f.rest_hosts, "further host name under which REST is reached"),
+      whole_setting("join-token-minutes", &f.join_token_minutes, 1, 60 * 24 * 7, "min",
+                    "life of a join token; a new one is made before it ends"),
+      whole_setting("certificate-life-s", &f.certificate_life_s, 5, 10 * 365 * 86'400, "s",
+                    "life of the certificates given out; renewed when a third of it is left"),
+      whole_setting("heartbeat-ms", &f.heartbeat_ms, 20, 60'000, "ms", "how often an agent is heard"),
+      whole_setting("suspect-ms", &f.suspect_ms, 100, 600'000, "ms",
+                    "a node not heard for so long gets no new work"),
+      whole_setting("lost-ms", &f.lost_ms, 200, 3'600'000, "ms",
+                    "a node not heard for so long is lost, and its tasks with it"),
+      whole_setting("jobs-max", &f.jobs_max, 1, 1'000'000, "",
+                    "jobs that wait or run; a submit beyond is refused"),
+      whole_setting("retention-days", &f.retention_days, 1, 36'500, "days",
+                    "how long finished jobs and their events are kept"),
+      bytes_setting("log-job-bytes", &f.log_job_bytes, "task output kept of one job"),
+      bytes_setting("log-total-bytes", &f.log_total_bytes, "task output kept in all"),
+  };
+}
+
 std::variant<CoordinatorFlags, int> parse_coordinator_flags(int argc, char** argv) {
-  CoordinatorFlags f;
-  CLI::App app("The coordinator of a dlrun cluster: one per cluster.", "dlrun coordinator");
-  app.add_option(
-         "--data", f.data,
-         "folder for the log, the keys and the files of the cluster; made (0700) when missing")
-      ->required();
-  app.add_option("--listen", f.listen, "literal address where agents connect")
-      ->capture_default_str();
-  app.add_option("--port", f.port, "port where agents register; 0 = as last time, or any free one")
-      ->capture_default_str();
-  app.add_option("--join-port", f.join_port,
-                 "port where machines join; 0 = as last time, or any free one")
-      ->capture_default_str();
-  app.add_option("--rest", f.rest, "ADDRESS:PORT of the REST server; TLS beyond loopback")
-      ->capture_default_str();
-  app.add_option("--advertise", f.advertise,
-                 "host name or address under which agents reach this machine");
-  app.add_option("--rest-host", f.rest_hosts, "further host name under which REST is reached");
-  app.add_option("--join-token-minutes", f.join_token_minutes,
-                 "life of a join token; a new one is made before it ends")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 60 * 24 * 7));
-  app.add_option("--heartbeat-ms", f.heartbeat_ms, "how often an agent is heard")
-      ->capture_default_str()
-      ->check(CLI::Range(20, 60'000));
-  app.add_option("--suspect-ms", f.suspect_ms, "not heard for so long: no new work")
-      ->capture_default_str()
-      ->check(CLI::Range(100, 600'000));
-  app.add_option("--lost-ms", f.lost_ms, "not heard for so long: its tasks are lost")
-      ->capture_default_str()
-      ->check(CLI::Range(200, 3'600'000));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  return f;
+  CoordinatorFlags flags;
+  const auto code =
+      take_command_line("dlrun coordinator", "The coordinator of a dlrun cluster: one per cluster.",
+                        coordinator_settings(flags), argc, argv);
+  if (code) return *code;
+  return flags;
 }
 
 }  // namespace dlrun::node

@@ -1,9 +1,7 @@
 #include "runtime/node/daemon.h"
 
-#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "runtime/os/files.h"
 #include "runtime/security/secret.h"
 
 namespace dlrun::node {
@@ -22,25 +21,16 @@ Result<std::unique_ptr<DataFolder>> DataFolder::open(const std::string& given,
   if (ec || given.empty()) return fail(Errc::kInvalidArgument, "not a folder: \"" + given + "\"");
   if (Status ok = security::make_private_folder(path); !ok) return fail_as("data folder", ok);
   const std::string lock_path = path + "/lock";
-  const int fd = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return fail_errno("the data folder " + path + " is not writable: open " + lock_path);
-  std::unique_ptr<DataFolder> out(new DataFolder(path, fd));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    char pid[32] = {};
-    const ssize_t n = ::pread(fd, pid, sizeof pid - 1, 0);
-    const std::string holder = n > 0 ? std::string(pid, static_cast<std::size_t>(n)) : "?";
-    return fail(Errc::kFailedPrecondition, "the data folder " + path +
-                                               " is used by another process (pid " + holder +
-                                               "): stop it, or choose another folder");
-  }
-  const std::string pid = std::to_string(::getpid());
-  if (::ftruncate(fd, 0) != 0 ||
-      ::pwrite(fd, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
-    return fail_errno("the data folder " + path + " is not writable: write " + lock_path);
+  auto lock = os::FileLock::hold(lock_path);
+  if (!lock && lock.error().code == Errc::kFailedPrecondition)
+    return fail(Errc::kFailedPrecondition, "the data folder is in use: " + lock.error().context +
+                                               ": stop it, or choose another folder");
+  if (!lock) return fail_as("the data folder " + path + " is not writable", lock);
+  std::unique_ptr<DataFolder> out(new DataFolder(path, std::move(*lock)));
 
   const std::string version_path = path + "/version";
   const std::string mine = kind + " " + std::to_string(kDataVersion) + "\n";
-  const Result<std::string> version = security::read_file(version_path, 256);
+  const Result<std::string> version = os::read_file(version_path, 256);
   if (!version && version.error().code != Errc::kNotFound) return tl::unexpected(version.error());
   if (!version) DLRUN_TRY(security::write_private_file(version_path, mine));
   if (version && *version != mine) {
@@ -55,8 +45,6 @@ Result<std::unique_ptr<DataFolder>> DataFolder::open(const std::string& given,
   }
   return out;
 }
-
-DataFolder::~DataFolder() { ::close(lock_fd_); }
 
 Signals::Signals() {
   sigset_t set;

@@ -7,6 +7,7 @@
 
 #include "runtime/base/result.h"
 #include "runtime/base/time.h"
+#include "runtime/os/file_lock.h"
 
 namespace dlrun::node {
 
@@ -20,14 +21,14 @@ class DataFolder {
   /// it (its pid), it is of another kind, or of a newer version; kPermissionDenied, kIo,
   /// kResourceExhausted: it cannot be written.
   static Result<std::unique_ptr<DataFolder>> open(const std::string& path, const std::string& kind);
-  ~DataFolder();
   const std::string& path() const { return path_; }  ///< absolute
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
-  DataFolder(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  DataFolder(std::string path, os::FileLock lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
-  int lock_fd_;
+  os::FileLock lock_;
 };
 
 /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts later; ignores SIGPIPE.

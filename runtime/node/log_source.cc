@@ -22,6 +22,16 @@ Result<web::LogSlice> StoreLogSource::read(const TaskId& task, web::LogStream st
   return slice;
 }
 
+Result<std::vector<web::LogRef>> StoreLogSource::list(JobId job) {
+  DLRUN_ASSIGN(const std::vector<logs::StreamInfo> streams, store_->list(job));
+  std::vector<web::LogRef> refs;
+  for (const logs::StreamInfo& info : streams)
+    refs.push_back({info.id.task, info.id.stream == logs::Stream::kStdout
+                                      ? web::LogStream::kStdout
+                                      : web::LogStream::kStderr});
+  return refs;
+}
+
 std::shared_ptr<void> StoreLogSource::follow(const TaskId& task, web::LogStream stream,
                                              std::function<void()> listener) {
   return store_->subscribe(

@@ -11,6 +11,7 @@ class StoreLogSource final : public web::LogSource {
   explicit StoreLogSource(logs::LogStore* store) : store_(store) {}  ///< `store` outlives it
   Result<web::LogSlice> read(const TaskId& task, web::LogStream stream, std::uint64_t offset,
                              std::size_t bytes_max) override;
+  Result<std::vector<web::LogRef>> list(JobId job) override;
   std::shared_ptr<void> follow(const TaskId& task, web::LogStream stream,
                                std::function<void()> listener) override;
 

@@ -13,19 +13,21 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ec);
 }
 
-bool renew_soon(const CertInfo& info, WallTime now) {
-  return now.ns > info.not_after.ns - (info.not_after.ns - info.not_before.ns) / 3;
-}
-
-Status make_coordinator_certificate(const std::string& folder, const PemPair& ca, WallTime now) {
+Status make_coordinator_certificate(const std::string& folder, const PemPair& ca, WallTime now,
+                                    Duration life) {
   DLRUN_ASSIGN(const std::string key, make_key());
   DLRUN_ASSIGN(const std::string csr, make_csr(key, "coordinator"));
-  SignOptions options{CertKind::kCoordinator, "coordinator", kCertificateLife, now};
+  SignOptions options{CertKind::kCoordinator, "coordinator", life, now};
   DLRUN_ASSIGN(const std::string certificate, sign_csr(ca, csr, options));
   return store_node(folder, key, certificate, ca.certificate_pem);
 }
 
 }  // namespace
+
+WallTime renew_at(const CertInfo& info) {
+  const std::int64_t life = info.not_after.ns - info.not_before.ns - kBackdate.count();
+  return WallTime{info.not_after.ns - life / 3};
+}
 
 CredentialFiles CredentialFiles::in(const std::string& folder) {
   return {folder + "/ca.pem", folder + "/node.pem", folder + "/node.key"};
@@ -53,11 +55,12 @@ Result<NodeCredentials> open_node(const std::string& folder, CertKind kind, Wall
   if (Status ok = check_credentials(out.certificate_pem, out.key_pem, out.ca_pem, kind, now); !ok)
     return fail_as("credentials in " + folder, ok);
   DLRUN_ASSIGN(out.info, describe_certificate(out.certificate_pem));
-  out.renew_soon = renew_soon(out.info, now);
+  out.renew_at = renew_at(out.info);
   return out;
 }
 
-Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now) {
+Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now,
+                                                    Duration life) {
   DLRUN_TRY(make_private_folder(folder));
   CoordinatorCredentials out;
   out.files = CredentialFiles::in(folder);
@@ -72,14 +75,15 @@ Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, W
       DLRUN_ASSIGN(out.ca.key_pem, read_private_file(ca_key_path));
       DLRUN_ASSIGN(out.ca.certificate_pem, read_private_file(out.files.ca_path));
     }
-    DLRUN_TRY(make_coordinator_certificate(folder, out.ca, now));
+    DLRUN_TRY(make_coordinator_certificate(folder, out.ca, now, life));
   }
   DLRUN_ASSIGN(out.ca.key_pem, read_private_file(ca_key_path));
   DLRUN_ASSIGN(out.ca.certificate_pem, read_private_file(out.files.ca_path));
   DLRUN_ASSIGN(const std::string certificate, read_private_file(out.files.certificate_path));
   DLRUN_ASSIGN(const CertInfo info, describe_certificate(certificate));
-  if (renew_soon(info, now)) DLRUN_TRY(make_coordinator_certificate(folder, out.ca, now));
+  if (now >= renew_at(info)) DLRUN_TRY(make_coordinator_certificate(folder, out.ca, now, life));
   DLRUN_ASSIGN(const NodeCredentials checked, open_node(folder, CertKind::kCoordinator, now));
+  out.renew_at = checked.renew_at;
   DLRUN_ASSIGN(out.ca_fingerprint, ca_fingerprint(out.ca.certificate_pem));
   return out;
 }
@@ -87,15 +91,13 @@ Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, W
 Result<CredentialFiles> make_server_certificate(const std::string& folder, const std::string& name,
                                                 const PemPair& ca,
                                                 const std::vector<std::string>& alt_names,
-                                                WallTime now) {
+                                                WallTime now, Duration life) {
   CredentialFiles files{folder + "/ca.pem", folder + "/" + name + ".pem",
                         folder + "/" + name + ".key"};
   DLRUN_ASSIGN(const std::string key, make_key());
   DLRUN_ASSIGN(const std::string csr, make_csr(key, name));
-  DLRUN_ASSIGN(
-      const std::string certificate,
-      sign_csr(ca, csr,
-               SignOptions{CertKind::kCoordinator, name, kCertificateLife, now, alt_names}));
+  DLRUN_ASSIGN(const std::string certificate,
+               sign_csr(ca, csr, SignOptions{CertKind::kCoordinator, name, life, now, alt_names}));
   DLRUN_TRY(write_private_file(files.key_path, key));
   DLRUN_TRY(write_private_file(files.certificate_path, certificate + ca.certificate_pem));
   return files;

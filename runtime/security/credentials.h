@@ -24,19 +24,23 @@ struct CoordinatorCredentials {
   PemPair ca;
   CredentialFiles files;
   std::string ca_fingerprint;
+  WallTime renew_at;  ///< of the coordinator's certificate: call again
 };
 
+inline constexpr Duration kCertificateLife = std::chrono::hours(24 * 90);
+
 /// First call: makes the CA and the coordinator's certificate. Later: loads, checks, and renews the
-/// coordinator's certificate when less than a third of its life is left. A crash in between leaves
-/// nothing half made.
-Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now);
+/// coordinator's certificate (for `life`) when less than a third of its life is left. A crash in
+/// between leaves nothing half made.
+Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, WallTime now,
+                                                    Duration life = kCertificateLife);
 
 /// A certificate for a TLS server that people's tools reach by name or address (REST), made anew:
 /// <name>.pem, <name>.key.
 Result<CredentialFiles> make_server_certificate(const std::string& folder, const std::string& name,
                                                 const PemPair& ca,
                                                 const std::vector<std::string>& alt_names,
-                                                WallTime now);
+                                                WallTime now, Duration life = kCertificateLife);
 
 struct NodeCredentials {
   CredentialFiles files;
@@ -44,15 +48,15 @@ struct NodeCredentials {
   std::string certificate_pem;  ///< the whole file
   std::string key_pem;
   std::string ca_pem;
-  bool renew_soon = false;  ///< less than a third of its life is left
+  WallTime renew_at;  ///< less than a third of its life is left from then on
 };
 /// Loads and checks what join_cluster stored. kNotFound: never joined.
 Result<NodeCredentials> open_node(const std::string& folder, CertKind kind, WallTime now);
+/// When the certificate wants to be renewed.
+WallTime renew_at(const CertInfo& info);
 /// Key first, certificate last: node.pem exists only when all is there.
 Status store_node(const std::string& folder, const std::string& key_pem,
                   const std::string& certificate_pem, const std::string& ca_pem);
-
-inline constexpr Duration kCertificateLife = std::chrono::hours(24 * 90);
 
 /// Proof that the sender of a registration holds the key of its certificate: ECDSA over
 /// `statement`, DER.

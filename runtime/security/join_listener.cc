@@ -2,10 +2,12 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -124,6 +126,13 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<int> counted_;  ///< its use count is the number of open connections
 };
 
+Status load(SSL_CTX* context, const CredentialFiles& files) {
+  if (SSL_CTX_use_certificate_chain_file(context, files.certificate_path.c_str()) != 1 ||
+      SSL_CTX_use_PrivateKey_file(context, files.key_path.c_str(), SSL_FILETYPE_PEM) != 1)
+    return fail_openssl(Errc::kPermissionDenied, "load the coordinator's certificate");
+  return {};
+}
+
 }  // namespace
 
 struct JoinListener::Impl {
@@ -166,6 +175,12 @@ std::uint16_t JoinListener::port() const {
   return impl_->acceptor.local_endpoint(ec).port();
 }
 
+Status JoinListener::reload(const CredentialFiles& files) {
+  std::promise<Status> done;
+  asio::post(impl_->io, [&] { done.set_value(load(impl_->context.native_handle(), files)); });
+  return done.get_future().get();
+}
+
 Result<std::unique_ptr<JoinListener>> JoinListener::start(const CredentialFiles& files,
                                                           const std::string& address,
                                                           std::uint16_t port,
@@ -177,10 +192,9 @@ Result<std::unique_ptr<JoinListener>> JoinListener::start(const CredentialFiles&
     return fail(Errc::kInvalidArgument, "not a literal address to listen on: \"" + address + "\"");
   SSL_CTX* native = impl->context.native_handle();
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
-  if (SSL_CTX_use_certificate_chain_file(native, files.certificate_path.c_str()) != 1 ||
-      SSL_CTX_use_PrivateKey_file(native, files.key_path.c_str(), SSL_FILETYPE_PEM) != 1 ||
-      SSL_CTX_load_verify_locations(native, files.ca_path.c_str(), nullptr) != 1)
-    return fail_openssl(Errc::kPermissionDenied, "load the coordinator's certificate");
+  DLRUN_TRY(load(native, files));
+  if (SSL_CTX_load_verify_locations(native, files.ca_path.c_str(), nullptr) != 1)
+    return fail_openssl(Errc::kPermissionDenied, "load the cluster's CA");
   // A certificate is optional (joining has none yet) but a foreign one is refused.
   SSL_CTX_set_verify(native, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);

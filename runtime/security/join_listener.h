@@ -27,6 +27,8 @@ class JoinListener {
   JoinListener(const JoinListener&) = delete;
   JoinListener& operator=(const JoinListener&) = delete;
   std::uint16_t port() const;
+  /// From the next connection on with the certificate that lies in `files` now.
+  Status reload(const CredentialFiles& files);
 
  private:
   struct Impl;

@@ -61,9 +61,10 @@ Status JoinTokens::check(const std::string& token, WallTime now) const {
   const std::string_view mine(reinterpret_cast<const char*>(digest.data()), digest.size());
   bool ok = false;
   const std::lock_guard lock(mutex_);
-  for (const Entry& e : entries_) {
+  for (Entry& e : entries_) {
+    if (e.until <= now) e.until = WallTime{};  // for good, also when the clock goes back
     const bool same = equal_constant_time(
-        mine, {reinterpret_cast<const char*>(e.digest.data()), e.digest.size()});
+        mine, std::string_view(reinterpret_cast<const char*>(e.digest.data()), e.digest.size()));
     ok |= same && e.until > now;
   }
   if (!ok)

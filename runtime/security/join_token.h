@@ -26,7 +26,7 @@ class JoinTokens {
 
   /// The text is shown once and not kept.
   Result<std::string> issue(Duration life, WallTime now);
-  /// Compares with every live token in constant time.
+  /// Compares with every live token in constant time. One that was seen to have expired stays so.
   Status check(const std::string& token, WallTime now) const;
   /// Forgets all tokens at once.
   Status clear();
@@ -44,7 +44,7 @@ class JoinTokens {
   const std::string path_;
   const std::string ca_fingerprint_;
   mutable std::mutex mutex_;
-  std::vector<Entry> entries_;
+  mutable std::vector<Entry> entries_;
 };
 
 }  // namespace dlrun::security

@@ -222,7 +222,8 @@ Result<std::string> sign_csr(const PemPair& ca, const std::string& csr_pem,
   if (!certificate) return fail_openssl(Errc::kInternal, "make certificate");
   const std::int64_t now_s = options.now.ns / kSecond;
   DLRUN_TRY(set_common_fields(certificate.get(), name.get(), X509_get_subject_name(issuer.get()),
-                              key, now_s - 300, now_s + options.valid_for.count() / kSecond));
+                              key, now_s - kBackdate.count() / kSecond,
+                              now_s + options.valid_for.count() / kSecond));
   std::string alt_names;
   for (const std::string& name : options.alt_names)
     alt_names += (alt_names.empty() ? "" : ",") + name;

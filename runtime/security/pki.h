@@ -39,10 +39,13 @@ Result<std::string> make_key();
 /// A signing request (PKCS#10) for `common_name`, signed with `key_pem`.
 Result<std::string> make_csr(const std::string& key_pem, const std::string& common_name);
 
+/// A certificate counts from so long before it was made: clocks differ.
+inline constexpr Duration kBackdate = std::chrono::minutes(5);
+
 struct SignOptions {
   CertKind kind = CertKind::kAgent;
   std::string common_name;  ///< decides; the request's own subject is only compared with it
-  Duration valid_for{};     ///< from five minutes before `now`
+  Duration valid_for{};     ///< from kBackdate before `now`
   WallTime now;
   std::vector<std::string>
       alt_names;  ///< "DNS:name", "IP:address": for servers that people's tools reach by name

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -17,13 +16,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
+#include "runtime/os/event_loop.h"
 #include "runtime/shim/tree_kill.h"
 
 namespace dlrun::shim {
@@ -31,15 +29,29 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using os::close_fd;
 
 constexpr Duration kReapPause = milliseconds(20);
 constexpr Duration kReapGiveUp = seconds(30);
 constexpr Duration kConnectPause = milliseconds(50);
 
-void close_fd(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
+/// The shim's own twin of Cause (spec.h): the same names with the same numbers, so that a cast is right.
+#define DLRUN_SAME_CAUSE(name)                                       \
+  static_assert(static_cast<std::uint8_t>(EndCause::name) ==         \
+                static_cast<std::uint8_t>(cluster::Cause::name))
+DLRUN_SAME_CAUSE(kNone);
+DLRUN_SAME_CAUSE(kExit);
+DLRUN_SAME_CAUSE(kSignal);
+DLRUN_SAME_CAUSE(kOom);
+DLRUN_SAME_CAUSE(kTimeLimit);
+DLRUN_SAME_CAUSE(kUserKill);
+DLRUN_SAME_CAUSE(kSibling);
+DLRUN_SAME_CAUSE(kNodeLost);
+DLRUN_SAME_CAUSE(kShimLost);
+DLRUN_SAME_CAUSE(kStartFailed);
+DLRUN_SAME_CAUSE(kPreempted);
+DLRUN_SAME_CAUSE(kCoordinator);
+#undef DLRUN_SAME_CAUSE
 
 cluster::TaskEnd to_task_end(const Exit& exit) {
   cluster::TaskEnd end;
@@ -112,29 +124,16 @@ class ShimClient::Impl {
   explicit Impl(Options options) : options_(std::move(options)) {}
 
   Status begin() {
-    epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
-    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (epoll_fd_ < 0 || wake_fd_ < 0) return fail_errno("epoll");
-    watch(wake_fd_, 0);
-    thread_ = std::thread([this] { run(); });
-    return {};
+    return loop_.start({[this](std::uint64_t key, std::uint32_t) { on_ready(key); },
+                        [this](TimePoint now) { return on_time(now); }});
   }
 
   ~Impl() {
-    if (thread_.joinable()) {
-      {
-        const std::lock_guard lock(mutex_);
-        quit_ = true;
-      }
-      wake();
-      thread_.join();
-    }
+    loop_.stop();
     for (auto& [id, task] : tasks_) {
       close_fd(task.socket);
       close_fd(task.pidfd);
     }
-    close_fd(wake_fd_);
-    close_fd(epoll_fd_);
   }
 
   Status spawn(const std::string& dir, Spec spec) {
@@ -157,13 +156,10 @@ class ShimClient::Impl {
   }
 
   Status command(const std::string& dir, Command command) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = ids_.find(dir);
-      if (it == ids_.end()) return fail(Errc::kNotFound, dir + ": no running task here");
-      calls_.push_back([this, id = it->second, command] { do_command(id, command); });
-    }
-    wake();
+    const std::lock_guard lock(mutex_);
+    const auto it = ids_.find(dir);
+    if (it == ids_.end()) return fail(Errc::kNotFound, dir + ": no running task here");
+    loop_.post([this, id = it->second, command] { do_command(id, command); });
     return {};
   }
 
@@ -172,7 +168,7 @@ class ShimClient::Impl {
     std::string dir;
     Phase phase = Phase::kStarting;
     std::int64_t pid = 0;
-    std::string isolation;
+    std::string isolation, warning;
     int socket = -1, pidfd = -1;
     pid_t child = 0;                       ///< the shim, when it is our child
     std::optional<Command> pending;        ///< to be sent once connected
@@ -183,75 +179,39 @@ class ShimClient::Impl {
   };
 
   Status enqueue(const std::string& dir, std::function<void(std::uint64_t)> call) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (ids_.contains(dir)) return fail(Errc::kAlreadyExists, dir + ": known already");
-      const std::uint64_t id = next_id_++;
-      ids_[dir] = id;
-      calls_.push_back([this, id, dir, call = std::move(call)] {
-        tasks_[id].dir = dir;
-        call(id);
-      });
-    }
-    wake();
+    const std::lock_guard lock(mutex_);  // until it is posted: a command must come after it
+    if (ids_.contains(dir)) return fail(Errc::kAlreadyExists, dir + ": known already");
+    const std::uint64_t id = next_id_++;
+    ids_[dir] = id;
+    loop_.post([this, id, dir, call = std::move(call)] {
+      tasks_[id].dir = dir;
+      call(id);
+    });
     return {};
   }
 
-  void wake() {
-    const std::uint64_t one = 1;
-    (void)!::write(wake_fd_, &one, sizeof one);
+  // id * 2 = its socket, id * 2 + 1 = its pidfd.
+  void watch(int fd, std::uint64_t key) { loop_.watch(fd, key, EPOLLIN); }
+
+  void on_ready(std::uint64_t key) {
+    if (key % 2 == 0)
+      on_socket(key / 2);
+    else
+      on_child(key / 2);
   }
 
-  // id * 2 = its socket, id * 2 + 1 = its pidfd; 0 = wake.
-  void watch(int fd, std::uint64_t key) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = key;
-    ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
-  }
-
-  void run() {
-    std::vector<epoll_event> events(64);
-    for (;;) {
-      std::deque<std::function<void()>> calls;
-      {
-        const std::lock_guard lock(mutex_);
-        if (quit_) return;
-        calls.swap(calls_);
-      }
-      for (auto& call : calls) call();
-      const TimePoint now = clock_.now();
-      std::optional<TimePoint> next;
-      std::vector<std::uint64_t> due;
-      for (auto& [id, task] : tasks_) {
-        for (const auto& at : {task.retry_at, task.escalate_at}) {
-          if (!at) continue;
-          if (*at <= now) due.push_back(id);
-          if (!next || *at < *next) next = at;
-        }
-      }
-      for (const auto id : due) on_timer(id, now);
-      int timeout = -1;
-      if (!due.empty()) {
-        timeout = 0;
-      } else if (next) {
-        timeout = static_cast<int>(
-            std::clamp<std::int64_t>((*next - now) / milliseconds(1) + 1, 0, 60'000));
-      }
-      const int n =
-          ::epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), timeout);
-      for (int i = 0; i < n; ++i) {
-        const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
-        if (key == 0) {
-          std::uint64_t count;
-          (void)!::read(wake_fd_, &count, sizeof count);
-        } else if (key % 2 == 0) {
-          on_socket(key / 2);
-        } else {
-          on_child(key / 2);
-        }
+  std::optional<TimePoint> on_time(TimePoint now) {
+    std::optional<TimePoint> next;
+    std::vector<std::uint64_t> due;
+    for (auto& [id, task] : tasks_) {
+      for (const auto& at : {task.retry_at, task.escalate_at}) {
+        if (!at) continue;
+        if (*at <= now) due.push_back(id);
+        if (!next || at < *next) next = at;
       }
     }
+    for (const auto id : due) on_timer(id, now);
+    return next;  // <= now when something was due: looks again at once, what was done may have named a later time
   }
 
   Task* find(std::uint64_t id) {
@@ -409,6 +369,7 @@ class ShimClient::Impl {
     Task& task = *find(id);
     task.pid = report.pid;
     task.isolation = report.isolation;
+    task.warning = report.warning;
     if (report.phase == Phase::kEnded) {
       end(id, report.exit);
       return;
@@ -479,6 +440,7 @@ class ShimClient::Impl {
     event.phase = task.phase;
     event.pid = task.pid;
     event.isolation = task.isolation;
+    event.warning = task.warning;
     event.end = to_task_end(exit);
     options_.on_event(event);
   }
@@ -504,14 +466,11 @@ class ShimClient::Impl {
 
   Options options_;
   SystemClock clock_;
-  int epoll_fd_ = -1, wake_fd_ = -1;
-  std::thread thread_;
+  os::EventLoop loop_;
 
-  std::mutex mutex_;  // calls_, ids_, next_id_, quit_
-  std::deque<std::function<void()>> calls_;
+  std::mutex mutex_;  // ids_, next_id_
   std::map<std::string, std::uint64_t> ids_;
   std::uint64_t next_id_ = 1;
-  bool quit_ = false;
 
   // Of the thread.
   std::map<std::uint64_t, Task> tasks_;
@@ -545,13 +504,6 @@ Status ShimClient::kill(const std::string& task_dir, cluster::Cause cause) {
   command.kind = Command::Kind::kKill;
   command.cause = static_cast<EndCause>(cause);
   return impl_->command(task_dir, command);
-}
-
-Result<cluster::TaskEnd> ShimClient::reap_orphans(const std::string& task_dir, Duration give_up) {
-  const SystemClock clock;
-  DLRUN_ASSIGN(auto reaper, OrphanReaper::begin(task_dir, clock.now(), give_up));
-  while (!reaper.step(clock.now())) std::this_thread::sleep_for(kReapPause);
-  return to_task_end(reaper.result());
 }
 
 bool ShimClient::shim_alive(const std::string& task_dir) {

@@ -27,6 +27,7 @@ struct ShimEvent {
   std::int64_t pid = 0;   ///< of the program; 0 before kRunning
   std::string isolation;  ///< "cgroup v2", "cgroup v1", "best effort"
   cluster::TaskEnd end;   ///< when kEnded
+  std::string warning;    ///< what the shim could not do as asked
 };
 
 class ShimClient {
@@ -48,9 +49,6 @@ class ShimClient {
   Status stop(const std::string& task_dir, Duration grace, cluster::Cause cause);
   Status kill(const std::string& task_dir, cluster::Cause cause);
 
-  /// For a directory whose shim is dead: kills what is left of its tree by cgroup or mark, until it is empty or `give_up` is
-  /// over. Blocks. Returns how the task ended: what the shim recorded, else kShimLost.
-  static Result<cluster::TaskEnd> reap_orphans(const std::string& task_dir, Duration give_up);
   /// True while a shim holds the directory's lock.
   static bool shim_alive(const std::string& task_dir);
 

@@ -217,7 +217,7 @@ Result<Exit> decode_exit(std::string_view bytes) {
   DLRUN_TRY(read_fields(bytes, Kind::kExit, "exit", [&](const Field& f) {
     switch (f.tag) {
       case 1:
-        return set_enum(e.cause, f, EndCause::kCoordinator);
+        return set_enum(e.cause, f, EndCause::kStopped);
       case 2:
         return set_int(e.code, f);
       case 3:
@@ -277,6 +277,7 @@ std::string encode(const Report& r) {
   w.number(3, static_cast<std::uint64_t>(r.shim_pid));
   w.bytes(4, r.isolation);
   w.bytes(5, encode(r.exit));
+  w.bytes(6, r.warning);
   return w.finish();
 }
 
@@ -298,6 +299,9 @@ Result<Report> decode_report(std::string_view bytes) {
         if (exit) r.exit = std::move(*exit);
         return exit.has_value();
       }
+      case 6:
+        r.warning = f.text();
+        return true;
       default:
         return true;
     }
@@ -322,59 +326,12 @@ Result<Command> decode_command(std::string_view bytes) {
       case 2:
         return set_number(c.grace_ms, f);
       case 3:
-        return set_enum(c.cause, f, EndCause::kCoordinator);
+        return set_enum(c.cause, f, EndCause::kStopped);
       default:
         return true;
     }
   }));
   return c;
-}
-
-Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail_errno("open " + path);
-  std::string bytes;
-  struct stat st {};
-  if (::fstat(fd, &st) == 0 && st.st_size > 0)
-    bytes.reserve(static_cast<std::size_t>(st.st_size) + 1);
-  char buffer[4096];
-  for (;;) {
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int e = errno;
-      ::close(fd);
-      return fail_errno("read " + path, e);
-    }
-    if (n == 0) break;
-    if (bytes.size() + static_cast<std::size_t>(n) > bytes_max) {
-      ::close(fd);
-      return fail(Errc::kCorrupt, path + ": more than " + std::to_string(bytes_max) + " bytes");
-    }
-    bytes.append(buffer, static_cast<std::size_t>(n));
-  }
-  ::close(fd);
-  return bytes;
-}
-
-Status write_file(const std::string& path, std::string_view bytes) {
-  const std::string tmp = path + ".tmp";
-  const int fd = ::open(tmp.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return fail_errno("create " + tmp);
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int e = errno;
-      ::close(fd);
-      ::unlink(tmp.c_str());
-      return fail_errno("write " + tmp, e);
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  ::close(fd);
-  if (::rename(tmp.c_str(), path.c_str()) != 0) return fail_errno("rename to " + path);
-  return {};
 }
 
 }  // namespace dlrun::shim

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/os/files.h"
 
 namespace dlrun::shim {
 
@@ -58,6 +59,7 @@ enum class EndCause : std::uint8_t {
   kStartFailed = 9,
   kPreempted = 10,
   kCoordinator = 11,
+  kStopped = 12,
 };
 
 struct Exit {
@@ -88,7 +90,8 @@ struct Report {
   std::int64_t pid = 0;  ///< of the program
   std::int64_t shim_pid = 0;
   std::string isolation;
-  Exit exit;  ///< when kEnded
+  Exit exit;            ///< when kEnded
+  std::string warning;  ///< what could not be done as the spec asks; "" = nothing
   friend bool operator==(const Report&, const Report&) = default;
 };
 
@@ -114,9 +117,7 @@ Result<Command> decode_command(std::string_view bytes);
 
 inline constexpr std::size_t kSpecBytesMax = 32u << 20;
 
-/// Whole file, at most `bytes_max`. kNotFound when absent.
-Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
-/// Writes <path>.tmp and renames it. No fsync.
-Status write_file(const std::string& path, std::string_view bytes);
+using os::read_file;
+using os::write_file;
 
 }  // namespace dlrun::shim

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "runtime/os/fd.h"
 #include "runtime/shim/exec_child.h"
 #include "runtime/shim/tree_kill.h"
 
@@ -36,10 +37,7 @@ std::int64_t after(std::int64_t now, std::uint64_t ms) {
   return now + static_cast<std::int64_t>(std::min<std::uint64_t>(ms, std::uint64_t{1} << 50));
 }
 
-void close_fd(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
+using os::close_fd;
 
 std::string name_of_signal(int signal) {
   const char* abbreviation = ::sigabbrev_np(signal);
@@ -56,7 +54,6 @@ Supervisor::Supervisor(int lock_fd, int agent_fd) : lock_fd_(lock_fd) {
 Supervisor::~Supervisor() {
   for (int fd : peers_) close_fd(fd);
   for (auto& o : out_) close_fd(o.fd);
-  for (LogWriter* log : logs_) delete log;
   close_fd(listen_fd_);
   close_fd(signal_fd_);
   close_fd(lock_fd_);
@@ -109,7 +106,8 @@ Status Supervisor::prepare() {
   ::mkdir("logs", 0755);
   const char* names[2] = {"stdout", "stderr"};
   for (int i = 0; i < 2; ++i) {
-    logs_[i] = new LogWriter("logs", names[i], spec_.log_segment_bytes, spec_.log_retained_bytes);
+    logs_[i] = std::make_unique<LogWriter>("logs", names[i], spec_.log_segment_bytes,
+                                           spec_.log_retained_bytes);
     DLRUN_TRY(logs_[i]->open());
   }
   return {};
@@ -174,7 +172,7 @@ Status Supervisor::start() {
       continue;
     }
     ::fcntl(ends[i][0], F_SETFL, O_NONBLOCK);
-    out_[i] = {ends[i][0], logs_[i]};
+    out_[i] = {ends[i][0], logs_[i].get()};
   }
   if (!pid) return tl::unexpected(pid.error());
   pid_ = *pid;
@@ -345,6 +343,10 @@ void Supervisor::report_to(int fd) {
   r.pid = pid_;
   r.shim_pid = ::getpid();
   r.isolation = tree_.isolation;
+  if (phase_ != Phase::kStarting && spec_.memory_bytes > 0 && groups_.memory.empty())
+    r.warning = "its memory limit of " + std::to_string(spec_.memory_bytes) +
+                " bytes is not enforced: no memory cgroup can be made here (" + tree_.isolation +
+                ")";
   r.exit = exit_;
   const std::string bytes = encode(r);
   (void)!::send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,7 @@ class Supervisor {
   int lock_fd_, signal_fd_ = -1, listen_fd_ = -1;
   std::vector<int> peers_;
   Output out_[2];
-  LogWriter* logs_[2] = {nullptr, nullptr};
+  std::unique_ptr<LogWriter> logs_[2];
 
   Phase phase_ = Phase::kStarting;
   pid_t pid_ = 0;

@@ -6,12 +6,6 @@ namespace dlrun::sim {
 
 using namespace dlrun::cluster;
 
-namespace {
-std::string split_name(const std::string& input, std::uint32_t pass, std::uint64_t split) {
-  return input + " " + std::to_string(pass) + " " + std::to_string(split);
-}
-}  // namespace
-
 void Checker::violated(std::string what) {
   if (!violation_) violation_ = std::move(what);
 }
@@ -31,25 +25,12 @@ void Checker::on_durable(const Event& event) {
     if (!jobs_.try_emplace(e->job).second) violated(to_string(e->job) + " was submitted twice");
     jobs_[e->job].spec = e->spec;
   } else if (const auto* e = std::get_if<JobPlaced>(&event)) {
-    Job& job = jobs_[e->job];
-    if (job.final_view) return;  // it was cancelled while it was being placed
-    if (!epochs_.insert(e->epoch).second) violated("epoch " + to_string(e->epoch) + " was given twice");
-    if (e->epoch <= job.epoch) violated(to_string(e->job) + " went back to epoch " + to_string(e->epoch));
-    job.epoch = e->epoch;
-    job.generation = e->generation;
-    job.tasks = e->tasks;
-    job.ends.clear();
-    job.generation_over = false;
+    on_placed(*e);
+  } else if (const auto* e = std::get_if<JobStateChanged>(&event)) {
+    check_current(e->job, e->generation, "a state");
+    jobs_[e->job].running = e->state == JobState::kRunning;
   } else if (const auto* e = std::get_if<TaskEnded>(&event)) {
-    check_current(e->task.job, e->task.generation, "an end");
-    Job& job = jobs_[e->task.job];
-    if (job.epoch != e->epoch) violated("the end of " + to_string(e->task) + " under another epoch was accepted");
-    if (!job.ends.emplace(e->task, e->end).second) violated(to_string(e->task) + " ended twice");
-    if (e->end.cause == Cause::kExit) {
-      const auto real = process_ends_.find(e->task);
-      if (real == process_ends_.end() || !(real->second == e->end))
-        violated("the recorded end of " + to_string(e->task) + " is not what happened");
-    }
+    on_task_ended(*e);
   } else if (const auto* e = std::get_if<GenerationEnded>(&event)) {
     check_current(e->job, e->generation, "the end of a generation");
     Job& job = jobs_[e->job];
@@ -57,26 +38,103 @@ void Checker::on_durable(const Event& event) {
       violated("generation " + std::to_string(e->generation.value) + " of " + to_string(e->job) +
                " ended before its tasks");
     job.generation_over = true;
+    for (const PlacedTask& task : job.tasks) give_back(job, task);
   } else if (const auto* e = std::get_if<JobEnded>(&event)) {
     on_job_ended(jobs_[e->view.id], e->view);
+  } else if (const auto* e = std::get_if<NodeStateChanged>(&event)) {
+    // 30 s by the coordinator's clock, which may be 2 % fast; the record itself takes some time
+    const auto heard = heard_.find(e->node);
+    if (e->state == NodeState::kLost && heard != heard_.end() && loop_.now() - heard->second < std::chrono::seconds(29))
+      violated(e->node.value + " was declared lost " + std::to_string((loop_.now() - heard->second) / std::chrono::milliseconds(1)) +
+               " ms after it was heard");
   } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {
     check_current(e->consumer.job, e->consumer.generation, "a lease");
   } else if (const auto* e = std::get_if<SplitFinished>(&event)) {
     check_current(e->consumer.job, e->consumer.generation, "a split's end");
-    finished_.insert({e->consumer, split_name(e->input, e->pass, e->split_id)});
+  } else if (const auto* e = std::get_if<CommitGranted>(&event)) {
+    check_current(e->job, e->generation, "a commit");
+    jobs_[e->job].commit_granted = true;
   } else if (const auto* e = std::get_if<BarrierMet>(&event)) {
     check_current(e->job, e->generation, "a barrier");
   } else if (const auto* e = std::get_if<InputFilesSet>(&event)) {
     check_current(e->job, e->generation, "a file table");
-    Job& job = jobs_[e->job];
-    for (const io::InputSpec& input : job.spec.inputs) {
+    for (const io::InputSpec& input : jobs_[e->job].spec.inputs) {
       if (input.name != e->input) continue;
       std::uint64_t splits = 0;
       for (const io::FileEntry& file : e->files)
         splits += (file.size_bytes + input.split_bytes - 1) / input.split_bytes;
-      job.splits[input.name] = splits * input.passes;
+      inputs_.on_splits({e->job, e->generation}, input.name, splits * input.passes);
     }
   }
+}
+
+bool Checker::counts(const Job& job, const TaskId& task) const {
+  for (const RoleSpec& role : job.spec.roles)
+    if (role.name == task.role) return counts_for_success(job.spec, role);
+  return false;
+}
+
+std::int64_t Checker::cpu_of(const Job& job, const TaskId& task) const {
+  for (const RoleSpec& role : job.spec.roles)
+    if (role.name == task.role) return role.resources.cpu_milli;
+  return 0;
+}
+
+void Checker::on_placed(const JobPlaced& placed) {
+  Job& job = jobs_[placed.job];
+  if (job.final_view) return;  // it was cancelled while it was being placed
+  if (!epochs_.insert(placed.epoch).second) violated("epoch " + to_string(placed.epoch) + " was given twice");
+  if (placed.epoch <= job.epoch) violated(to_string(placed.job) + " went back to epoch " + to_string(placed.epoch));
+  job.epoch = placed.epoch;
+  job.generation = placed.generation;
+  job.tasks = placed.tasks;
+  job.ends.clear();
+  job.generation_over = job.running = job.commit_granted = job.published = false;
+  job.lost_shard.reset();
+  job.workers_left = 0;
+  std::vector<ps::WorkerId> workers;
+  for (const PlacedTask& task : placed.tasks) {
+    if (counts(job, task.task)) {
+      ++job.workers_left;
+      workers.push_back(ps::worker_id(task.task));
+    }
+    leased_.insert(task.task);
+    const NodeId& node = task.slot.node;
+    for (std::uint16_t port : task.slot.ports) {
+      const auto [it, fresh] = port_leases_.emplace(std::make_pair(node, port), task.task);
+      if (!fresh)
+        violated("port " + std::to_string(port) + " of " + node.value + " was leased to " + to_string(task.task) +
+                 " while " + to_string(it->second) + " has it");
+    }
+    cpu_leases_[node] += cpu_of(job, task.task);
+    if (cpu_leases_[node] > capacity_[node]) violated("more than the CPUs of " + node.value + " were leased");
+  }
+  ps_.on_generation({placed.job, placed.generation}, std::move(workers));
+}
+
+void Checker::give_back(const Job& job, const PlacedTask& task) {
+  if (leased_.erase(task.task) == 0) return;
+  for (std::uint16_t port : task.slot.ports) port_leases_.erase({task.slot.node, port});
+  cpu_leases_[task.slot.node] -= cpu_of(job, task.task);
+}
+
+void Checker::on_task_ended(const TaskEnded& ended) {
+  check_current(ended.task.job, ended.task.generation, "an end");
+  Job& job = jobs_[ended.task.job];
+  if (job.epoch != ended.epoch) violated("the end of " + to_string(ended.task) + " under another epoch was accepted");
+  if (!job.ends.emplace(ended.task, ended.end).second) violated(to_string(ended.task) + " ended twice");
+  if (ended.end.cause == Cause::kExit) {
+    const auto real = process_ends_.find(ended.task);
+    if (real == process_ends_.end() || !(real->second == ended.end))
+      violated("the recorded end of " + to_string(ended.task) + " is not what happened");
+  }
+  for (const PlacedTask& task : job.tasks)
+    if (task.task == ended.task) give_back(job, task);
+  if (counts(job, ended.task))
+    --job.workers_left;
+  else if (job.workers_left > 0 && !job.lost_shard)
+    job.lost_shard = ended.task;
+  ps_.on_worker_over(ended.task);
 }
 
 void Checker::on_job_ended(Job& job, const JobView& view) {
@@ -94,19 +152,21 @@ void Checker::on_job_ended(Job& job, const JobView& view) {
       if (counts && (end == process_ends_.end() || !end->second.ok()))
         violated(to_string(view.id) + " succeeded though " + to_string(placed.task) + " did not");
     }
-    for (const auto& [input, splits] : job.splits) {
-      const std::size_t read = readers_[{{view.id, job.generation}, input}].size();
-      if (read != splits)
-        violated(to_string(view.id) + " succeeded but read " + std::to_string(read) + " of " + std::to_string(splits) +
-                 " splits of " + input);
-    }
+    inputs_.on_succeeded({view.id, job.generation});
+    if (!job.spec.outputs.empty() && !job.published)
+      violated(to_string(view.id) + " succeeded and its outputs are not published");
+    if (job.lost_shard)
+      violated(to_string(view.id) + " succeeded though " + to_string(*job.lost_shard) + " was lost under its workers");
     if (view.exit_code != 0) violated(to_string(view.id) + " succeeded with an exit code");
   } else if (view.exit_code == 0) {
     violated(to_string(view.id) + " did not succeed but exits with 0");
+  } else if (job.lost_shard && view.reason.empty() && !view.first_failed) {
+    violated(to_string(view.id) + " lost " + to_string(*job.lost_shard) + " and does not say so");
   }
+  for (const PlacedTask& task : job.tasks) give_back(job, task);
 }
 
-void Checker::on_spawn(const PrepareTask& prepare, std::int64_t cpu_milli_of_node) {
+void Checker::on_spawn(const PrepareTask& prepare) {
   const TaskId& task = prepare.task;
   const auto job = jobs_.find(task.job);
   if (job == jobs_.end() || epochs_.count(prepare.epoch) == 0)
@@ -124,7 +184,7 @@ void Checker::on_spawn(const PrepareTask& prepare, std::int64_t cpu_milli_of_nod
                to_string(task));
   }
   cpu_[node] += prepare.resources.cpu_milli;
-  if (cpu_[node] > cpu_milli_of_node) violated(node.value + " runs more than its CPUs");
+  if (cpu_[node] > capacity_[node]) violated(node.value + " runs more than its CPUs");
   running_[task] = {prepare.epoch, node, prepare.slot.ports, prepare.resources.cpu_milli};
 }
 
@@ -135,6 +195,8 @@ void Checker::on_process_end(const TaskId& task, const TaskEnd& end) {
   cpu_[it->second.node] -= it->second.cpu_milli;
   running_.erase(it);
   process_ends_[task] = end;
+  ps_.on_worker_over(task);
+  inputs_.on_reader_over(task, end.ok());
 }
 
 void Checker::on_cleaned(const TaskId& task, Epoch epoch) {
@@ -167,58 +229,28 @@ void Checker::on_barrier_passed(const TaskId& task, const std::string& name, std
   }
 }
 
-void Checker::on_agent_lost(const NodeId& node) {
-  for (const auto& [id, job] : jobs_)
-    for (const PlacedTask& placed : job.tasks)
-      if (placed.slot.node == node) excused_.insert(placed.task);
+void Checker::on_published(const TaskId& task, Epoch epoch) {
+  const auto job = jobs_.find(task.job);
+  if (job == jobs_.end() || job->second.epoch != epoch || !job->second.commit_granted)
+    return violated("an output of " + to_string(task) + " was published under " + to_string(epoch) + " without a grant");
+  job->second.published = true;
 }
 
 void Checker::on_lease_answered(const TaskId& task, Epoch epoch) {
   const auto job = jobs_.find(task.job);
-  if (job == jobs_.end() || job->second.final_view) return;
-  if (job->second.epoch != epoch)
-    violated("a lease of " + to_string(task) + " under epoch " + to_string(epoch) + " was granted, " + to_string(task.job) +
-             " runs under " + to_string(job->second.epoch));
+  if (job == jobs_.end() || job->second.epoch != epoch || job->second.generation_over || job->second.final_view)
+    violated("a lease of " + to_string(task) + " under epoch " + to_string(epoch) + " was granted after it was over");
+  else if (job->second.ends.count(task) != 0)
+    violated("a lease was granted to " + to_string(task) + " though its end is durable");
 }
 
-void Checker::on_split_read(const TaskId& task, const std::string& input, const io::Split& split) {
-  auto& readers = readers_[{{task.job, task.generation}, input}];
-  const auto [it, fresh] = readers.emplace(std::make_pair(split.pass, split.id), task);
-  if (fresh || it->second == task) return;
-  const auto end = process_ends_.find(it->second);
-  const bool failed = end != process_ends_.end() && !end->second.ok();
-  const bool in_doubt = excused_.count(it->second) != 0 &&
-                        finished_.count({it->second, split_name(input, split.pass, split.id)}) == 0;
-  if (!failed && !in_doubt) violated("split " + std::to_string(split.id) + " of pass " + std::to_string(split.pass) + " was read by " + to_string(it->second) + " and by " + to_string(task));
-  it->second = task;
-}
-
-void Checker::on_push_accepted(const TaskId& shard, ClientId client, std::uint64_t sequence, std::uint64_t key,
-                               Epoch of_request, Epoch of_shard) {
-  if (of_request != of_shard)
-    violated(to_string(shard) + " of epoch " + to_string(of_shard) + " took a push of epoch " + to_string(of_request));
-  const std::string name =
-      to_string(shard) + " " + std::to_string(client.value) + " " + std::to_string(sequence);
-  if (pushes_.insert(name).second) ++rows_[shard][key];
-}
-
-void Checker::on_row(const TaskId& shard, std::uint64_t key, float value) {
-  const auto expected = static_cast<float>(rows_[shard][key]);
-  if (value != expected)
-    violated("key " + std::to_string(key) + " of " + to_string(shard) + " is " + std::to_string(value) + " after " +
-             std::to_string(expected) + " pushes");
-}
-
-std::uint64_t Checker::rows_expected(const TaskId& shard) const {
-  const auto it = rows_.find(shard);
-  return it == rows_.end() ? 0 : it->second.size();
-}
-
-std::vector<std::uint64_t> Checker::keys_of(const TaskId& shard) const {
-  std::vector<std::uint64_t> keys;
-  if (const auto it = rows_.find(shard); it != rows_.end())
-    for (const auto& [key, count] : it->second) keys.push_back(key);
-  return keys;
+Checker::Tasks Checker::in_force(bool running) const {
+  Tasks tasks;
+  for (const auto& [id, job] : jobs_)
+    if ((job.running || !running) && !job.generation_over && !job.final_view)
+      for (const PlacedTask& task : job.tasks)
+        if (job.ends.count(task.task) == 0) tasks.insert({task.task, job.epoch});
+  return tasks;
 }
 
 bool Checker::ended(JobId job) const {

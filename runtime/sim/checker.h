@@ -5,11 +5,15 @@
 ///   terms and epochs: terms rise; no epoch is given twice; a job's epochs rise
 ///   nothing of epoch e is accepted after e+1: no record of an older generation after JobPlaced
 ///   nothing runs without a durable placement, nor twice, nor before its whole gang is prepared
-///   no port held by two running processes, CPUs of running processes within the node
+///   no port or CPU leased twice: neither by placements that are in force, nor by what runs
+///   a node is lost only when nothing was heard of it for the time of a lease
 ///   one final state per job; none before all of its tasks have ended; recorded ends are what happened
+///   a shard that is lost ends its generation, and is told of
 ///   an acknowledged submit is durable; one key, one job
-///   a split is read by one process, unless the reader failed or its agent died with the news; all are read when a job succeeds; a barrier opens when all are there
-///   every push acknowledged by a shard is in its rows exactly once, under the shard's epoch
+///   a lease is granted only to a task that is in force, an output published only under a grant of its epoch
+///   a barrier opens when all are there
+///   inputs: input_checker.h; between workers and shards: ps_checker.h
+///   in quiet: what the store says is in force is what agents run
 ///   after quiet: every acknowledged job has ended and nothing runs anywhere
 
 #include <cstdint>
@@ -21,29 +25,40 @@
 #include <vector>
 
 #include "runtime/cluster/core/event.h"
+#include "runtime/sim/input_checker.h"
+#include "runtime/sim/ps_checker.h"
+#include "runtime/sim/sim_loop.h"
 
 namespace dlrun::sim {
 
 class Checker {
  public:
+  explicit Checker(const SimLoop& loop)
+      : loop_(loop),
+        inputs_([this](std::string what) { violated(std::move(what)); }),
+        ps_([this](std::string what) { violated(std::move(what)); }) {}
+  Checker(const Checker&) = delete;
+  Checker& operator=(const Checker&) = delete;
+
   void on_durable(const cluster::Event& event);
   void on_prepared(const TaskId& task, Epoch epoch) { prepared_.insert({task, epoch}); }
-  void on_spawn(const cluster::PrepareTask& task, std::int64_t cpu_milli_of_node);
+  void on_node(const NodeId& node, std::int64_t cpu_milli) { capacity_[node] = cpu_milli; }
+  void on_spawn(const cluster::PrepareTask& task);
   void on_process_end(const TaskId& task, const cluster::TaskEnd& end);
   void on_cleaned(const TaskId& task, Epoch epoch);
   void on_submit_acked(const std::string& key, JobId job);
   void on_barrier_entered(const TaskId& task, const std::string& name, std::uint64_t round);
   void on_barrier_passed(const TaskId& task, const std::string& name, std::uint64_t round);
-  /// What the agent of `node` knew of splits read is gone with it: those not durable may be read again.
-  void on_agent_lost(const NodeId& node);
+  void on_published(const TaskId& task, Epoch epoch);  ///< an output, by its agent
   void on_lease_answered(const TaskId& task, Epoch epoch);
-  void on_split_read(const TaskId& task, const std::string& input, const io::Split& split);
-  void on_push_accepted(const TaskId& shard, ClientId client, std::uint64_t sequence, std::uint64_t key, Epoch of_request,
-                        Epoch of_shard);
-  void on_row(const TaskId& shard, std::uint64_t key, float value);  ///< read back from a shard before it ends
+  /// A message of the node's living agent was taken by a coordinator that knows it as up.
+  void on_heard(const NodeId& node) { heard_[node] = loop_.now(); }
 
-  std::uint64_t rows_expected(const TaskId& shard) const;
-  std::vector<std::uint64_t> keys_of(const TaskId& shard) const;
+  InputChecker& inputs() { return inputs_; }
+  PsChecker& ps() { return ps_; }
+  using Tasks = std::set<std::pair<TaskId, Epoch>>;
+  /// What the store says is in force: placed and not ended; `running`: of generations that run only.
+  Tasks in_force(bool running) const;
   const std::set<JobId>& acked() const { return acked_; }
   bool ended(JobId job) const;
   std::size_t running() const { return running_.size(); }
@@ -58,9 +73,13 @@ class Checker {
     std::vector<cluster::PlacedTask> tasks;
     cluster::JobSpec spec;
     std::map<TaskId, cluster::TaskEnd> ends;  ///< of the generation, durable
-    std::map<std::string, std::uint64_t> splits;  ///< of an input, all passes
     std::optional<cluster::JobView> final_view;
     bool generation_over = false;
+    bool running = false;  ///< JobStateChanged{kRunning} of the generation
+    std::uint64_t workers_left = 0;    ///< tasks that count and whose end is not durable
+    bool commit_granted = false;
+    bool published = false;
+    std::optional<TaskId> lost_shard;  ///< its end was recorded while workers were left
   };
   struct Running {
     Epoch epoch;
@@ -69,7 +88,12 @@ class Checker {
     std::int64_t cpu_milli = 0;
   };
   void check_current(JobId job, Generation generation, const char* what);
+  void on_placed(const cluster::JobPlaced& placed);
+  void on_task_ended(const cluster::TaskEnded& ended);
   void on_job_ended(Job& job, const cluster::JobView& view);
+  void give_back(const Job& job, const cluster::PlacedTask& task);
+  std::int64_t cpu_of(const Job& job, const TaskId& task) const;
+  bool counts(const Job& job, const TaskId& task) const;
 
   std::map<JobId, Job> jobs_;
   std::uint64_t term_ = 0;
@@ -82,12 +106,14 @@ class Checker {
   std::set<JobId> acked_;
   std::map<std::string, JobId> keys_;
   std::map<std::pair<TaskId, std::string>, std::uint64_t> entered_;
-  using InputOf = std::pair<std::pair<JobId, Generation>, std::string>;
-  std::map<InputOf, std::map<std::pair<std::uint32_t, std::uint64_t>, TaskId>> readers_;  ///< by pass and split
-  std::set<std::pair<TaskId, std::string>> finished_;  ///< durable: reader, and "input pass split"
-  std::set<TaskId> excused_;                           ///< their agent died
-  std::set<std::string> pushes_;
-  std::map<TaskId, std::map<std::uint64_t, std::uint64_t>> rows_;  ///< shard -> key -> pushes accepted
+  std::map<std::pair<NodeId, std::uint16_t>, TaskId> port_leases_;  ///< of placements in force
+  std::map<NodeId, std::int64_t> cpu_leases_;
+  std::set<TaskId> leased_;  ///< whose part of the two above is held
+  std::map<NodeId, std::int64_t> capacity_;
+  std::map<NodeId, TimePoint> heard_;
+  const SimLoop& loop_;
+  InputChecker inputs_;
+  PsChecker ps_;
   std::optional<std::string> violation_;
 };
 

@@ -10,17 +10,15 @@
 #include <utility>
 
 #include "runtime/base/rng.h"
-#include "runtime/cluster/core/now.h"
+#include "runtime/base/time.h"
 
 namespace dlrun::sim {
-
-using cluster::Now;
 
 class SimLoop {
  public:
   explicit SimLoop(std::uint64_t seed) : rng_(seed) {}
 
-  Now now() const { return Now{now_, WallTime{now_.time_since_epoch().count() + kWallStart}}; }
+  TimePoint now() const { return now_; }  ///< true time; a machine sees its SimClock
   SplitMix64& rng() { return rng_; }
   /// Uniform in [low, high].
   Duration between(Duration low, Duration high);
@@ -35,7 +33,6 @@ class SimLoop {
   std::uint64_t steps() const { return steps_; }
 
  private:
-  static constexpr std::int64_t kWallStart = 1'700'000'000'000'000'000;
   TimePoint now_{};
   std::uint64_t sequence_ = 0;
   std::uint64_t steps_ = 0;

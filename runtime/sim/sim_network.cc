@@ -1,6 +1,17 @@
 #include "runtime/sim/sim_network.h"
 
+#include <memory>
+
 namespace dlrun::sim {
+
+void SimNetwork::send(const NodeId& from, const NodeId& to, Bytes kind, std::string bytes,
+                      Deliver deliver) {
+  auto packet = std::make_shared<const std::string>(std::move(bytes));
+  send(from, to, [this, kind, packet, deliver = std::move(deliver)] {
+    if (faults_.damage > 0 && loop_.chance(faults_.damage)) return damage(kind, *packet);
+    deliver(*packet);
+  });
+}
 
 void SimNetwork::send(const NodeId& from, const NodeId& to, std::function<void()> deliver) {
   if (loop_.chance(faults_.loss)) return;
@@ -11,14 +22,15 @@ void SimNetwork::send(const NodeId& from, const NodeId& to, std::function<void()
 void SimNetwork::carry(const NodeId& from, const NodeId& to, std::function<void()> deliver) {
   const Duration longest = loop_.chance(faults_.straggle) ? faults_.straggle_max : faults_.delay_max;
   if (from != to && (is_cut(from) || is_cut(to))) return;
-  loop_.after(loop_.between(faults_.delay_min, longest), [this, from, to, deliver = std::move(deliver)] {
-    if (from == to || (!is_cut(from) && !is_cut(to))) deliver();
-  });
+  loop_.after(loop_.between(faults_.delay_min, longest),
+              [this, from, to, deliver = std::move(deliver)] {
+                if (from == to || (!is_cut(from) && !is_cut(to))) deliver();
+              });
 }
 
 void SimNetwork::heal_all() {
   cut_.clear();
-  faults_.loss = faults_.duplicate = faults_.straggle = 0;
+  faults_.loss = faults_.duplicate = faults_.straggle = faults_.damage = 0;
 }
 
 }  // namespace dlrun::sim

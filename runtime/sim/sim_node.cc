@@ -10,6 +10,18 @@ using std::chrono::milliseconds;
 
 // ---- the agent -----------------------------------------------------------------------------------------------------
 
+SimNode::SimNode(NodeWorld& world, sched::NodeCapacity capacity)
+    : world_(world), capacity_(std::move(capacity)), feeder_(std::make_unique<SimFeeder>(*this)) {
+  new_clock();
+}
+
+/// Up to two percent fast or slow, and as if it had been up for up to a day.
+void SimNode::new_clock() {
+  SplitMix64& rng = world_.loop().rng();
+  const auto skew = static_cast<std::int64_t>(rng.below(40'000)) - 20'000;
+  clock_ = std::make_shared<SimClock>(world_.loop(), world_.bugs(), skew, milliseconds(rng.below(86'400'000)));
+}
+
 void SimNode::start_agent() {
   ++life_;
   AgentSettings settings;
@@ -21,35 +33,57 @@ void SimNode::start_agent() {
   settings.bugs = world_.bugs();
   agent_.emplace(std::move(settings));
   armed_.reset();
+  start_feeder();
   for (auto& [task, found] : disk_) {
     const bool runs = pid_of(task).has_value();
     if (found.start && !runs && !found.end)  // the machine went down under it
       found.end = TaskEnd{.cause = Cause::kShimLost, .detail = "its shim is gone"};
     agent_->recover(FoundTask{found.task, found.start, found.pid, found.end, std::nullopt});
   }
-  perform(agent_->start(world_.loop().now()));
+  perform(agent_->start(clock_->both()));
 }
 
 void SimNode::crash_agent() {
-  world_.checker().on_agent_lost(id());
   agent_.reset();
   ++life_;
 }
 
 void SimNode::crash_machine() {
   crash_agent();
+  crash_feeder();
   for (auto& [pid, process] : processes_)
     world_.checker().on_process_end(process.task.task, TaskEnd{.cause = Cause::kShimLost});
   processes_.clear();
+  new_clock();
+}
+
+void SimNode::crash_feeder() {
+  feeder_.reset();
+}
+
+void SimNode::start_feeder() {
+  if (!feeder_) feeder_ = std::make_unique<SimFeeder>(*this);
+}
+
+void SimNode::crash_process() {
+  if (processes_.empty()) return;
+  auto it = processes_.begin();
+  std::advance(it, static_cast<std::ptrdiff_t>(world_.loop().rng().below(processes_.size())));
+  const bool shim = world_.loop().chance(0.3);
+  end_process(it->first, shim ? TaskEnd{.cause = Cause::kShimLost, .detail = "its shim is gone"}
+                              : TaskEnd{.cause = Cause::kSignal, .signal = 9});
 }
 
 void SimNode::deliver(const ToAgent& message) {
-  if (agent_) perform(agent_->on_message(message, world_.loop().now()));
+  if (agent_) perform(agent_->on_message(message, clock_->both()));
 }
 
-template <class Call>
-void SimNode::with_agent(Call call) {
-  if (agent_) perform(call(*agent_, world_.loop().now()));
+bool SimNode::ask_agent(const TaskId& task, const std::function<AgentEffects(AgentCore&, Now)>& call) {
+  if (!agent_) return false;
+  const auto known = agent_->tasks().find(task);
+  if (known == agent_->tasks().end() || known->second.state < TaskState::kRunning) return false;
+  perform(call(*agent_, clock_->both()));
+  return true;
 }
 
 void SimNode::perform(AgentEffects effects) {
@@ -61,12 +95,12 @@ void SimNode::arm() {
   if (!agent_) return;
   const auto wake = agent_->next_wake();
   if (!wake || (armed_ && *armed_ <= *wake)) return;
-  const TimePoint at = std::max(*wake, world_.loop().now().at + milliseconds(1));
-  armed_ = at;
-  world_.loop().at(at, [this, life = life_, at] {
-    if (life != life_ || !agent_ || armed_ != at) return;
+  armed_ = *wake;
+  const TimePoint at = std::max(clock_->true_time_of(*wake), world_.loop().now() + milliseconds(1));
+  world_.loop().at(at, [this, life = life_, wake = *wake] {
+    if (life != life_ || !agent_ || armed_ != wake) return;
     armed_.reset();
-    perform(agent_->on_tick(world_.loop().now()));
+    perform(agent_->on_tick(clock_->both()));
   });
 }
 
@@ -79,7 +113,7 @@ void SimNode::perform(const PrepareDir& effect) {
     if (life != life_ || !agent_) return;
     disk_[task.task] = OnDisk{task, std::nullopt, 0, std::nullopt};
     world_.checker().on_prepared(task.task, task.epoch);
-    perform(agent_->on_prepared(task.task, Status{}, world_.loop().now()));
+    perform(agent_->on_prepared(task.task, Status{}, clock_->both()));
   });
 }
 
@@ -91,7 +125,7 @@ void SimNode::perform(const SpawnShim& effect) {
     world_.loop().after(world_.loop().between(microseconds(50), milliseconds(5)), [this, life, task] {
       if (life != life_ || !agent_) return;
       const auto found = disk_.find(task);
-      if (found != disk_.end()) perform(agent_->on_started(task, found->second.pid, world_.loop().now()));
+      if (found != disk_.end()) perform(agent_->on_started(task, found->second.pid, clock_->both()));
     });
   });
 }
@@ -106,8 +140,7 @@ void SimNode::perform(const SignalShim& effect) {
   if (effect.grace == Duration::zero()) {
     world_.loop().after(world_.loop().between(milliseconds(1), milliseconds(400)), [die] { die(9); });
   } else if (!process.program.ignore_term) {
-    process.stopping = true;
-    const Duration takes = world_.loop().between(milliseconds(1), milliseconds(50));
+      const Duration takes = world_.loop().between(milliseconds(1), milliseconds(50));
     if (process.shard)  // ends in good order
       world_.loop().after(takes, [this, pid = *pid] { end_process(pid, TaskEnd{.cause = Cause::kExit}); });
     else
@@ -134,35 +167,45 @@ void SimNode::perform(const DeliverBarrier& effect) {
 }
 
 void SimNode::perform(const DeliverLease& effect) {
-  const LeaseReply& reply = effect.reply;
-  const auto pid = pid_of(reply.task);
-  if (!pid) return;
-  Process& process = processes_.at(*pid);
-  if (process.request != reply.request || (process.doing != Doing::kLease && process.doing != Doing::kFiles)) return;
-  if (reply.error != Errc{}) return;  // its epoch is over: it will be stopped
-  ++process.request;
-  if (process.doing == Doing::kFiles) {
-    process.doing = Doing::kLease;
-  } else if (reply.answer.state == io::LeaseState::kEndOfInput) {
-    return next_step(*pid);
-  } else {
-    for (const io::Split& split : reply.answer.splits) {
-      world_.checker().on_split_read(reply.task, process.program.input, split);
-      with_agent([&](AgentCore& a, Now now) {
-        return a.on_split_done(reply.task, process.program.input, split.id, split.pass, now);
-      });
-    }
-  }
-  // reading takes its time: some leases are open when a node is lost
-  const Duration reading = world_.loop().between(milliseconds(5), milliseconds(4000));
-  world_.loop().after(reading, [this, pid = *pid] {
-    const auto it = processes_.find(pid);
-    if (it != processes_.end()) ask(it->second);
-  });
+  if (feeder_) feeder_->on_reply(effect.reply);
 }
 
 void SimNode::perform(const DeliverWorkerGone& effect) {
-  if (const auto pid = pid_of(effect.shard_task)) processes_.at(*pid).left.insert(effect.worker);
+  const auto pid = pid_of(effect.shard_task);
+  if (pid && processes_.at(*pid).shard) processes_.at(*pid).shard->worker_gone(effect.worker);
+}
+
+void SimNode::perform(const PublishOutputs& effect) {
+  world_.loop().after(world_.loop().between(microseconds(200), milliseconds(20)),
+                      [this, life = life_, commit = effect.commit] {
+                        if (life != life_ || !agent_) return;
+                        world_.checker().on_published(commit.task, commit.epoch);
+                        perform(agent_->on_published(commit.task, commit.epoch, Status{}, clock_->both()));
+                      });
+}
+
+// ---- input ---------------------------------------------------------------------------------------------------------
+
+/// Reading takes its time: some leases are open when a node is lost.
+void SimNode::split_for(const TaskId& consumer, const io::Split& split) {
+  const auto pid = pid_of(consumer);
+  if (!pid) return;
+  const std::uint64_t reading = ++processes_.at(*pid).reading;
+  world_.loop().after(world_.loop().between(milliseconds(5), milliseconds(4000)),
+                      [this, pid = *pid, reading, consumer, split, feeder = feeder_.get()] {
+                        const auto it = processes_.find(pid);
+                        if (it == processes_.end() || it->second.reading != reading) return;
+                        if (!feeder_ || feeder_.get() != feeder) return;
+                        it->second.taken.push_back({split.id, split.pass});
+                        feeder_->released(consumer);
+                      });
+}
+
+void SimNode::input_ended(const TaskId& consumer) {
+  const auto pid = pid_of(consumer);
+  if (!pid || processes_.at(*pid).doing != Doing::kRead) return;
+  processes_.at(*pid).input_read = true;
+  next_step(*pid);
 }
 
 // ---- processes -----------------------------------------------------------------------------------------------------
@@ -179,28 +222,22 @@ void SimNode::run_process(const PrepareTask& task, const StartTask& start) {
   const std::int64_t pid = ++last_pid_;
   found->second.start = start;
   found->second.pid = pid;
-  world_.checker().on_spawn(task, capacity_.cpu_milli);
+  world_.checker().on_spawn(task);
   Process& process = processes_[pid];
   process.task = task;
   process.start = start;
   process.program = program_of(task.argv);
-  process.client = ClientId{mix64(std::hash<TaskId>{}(task.task) ^ (task.epoch.term << 32) ^ task.epoch.counter)};
-  process.request = world_.loop().rng().next() >> 8;
   if (task.program == RoleProgram::kShardHost) {
     process.doing = Doing::kServe;
-    process.endpoint = "sim://" + id().value + "/" + to_string(task.task);
-    ps::ShardSettings settings;
-    settings.shard = ShardId{task.task.rank};
-    settings.token = start.ps.token;
-    settings.workers = start.ps.workers;
-    process.shard.emplace(settings, start.ps.map);
+    process.endpoint = "sim://" + id().value + "/" + to_string(task.task) + "@" + to_string(task.epoch);
+    process.shard = std::make_unique<ShardHost>(world_, id(), clock_, start, process.endpoint);
   } else {
     next_step(pid);
   }
   world_.loop().after(milliseconds(5), [this, pid] { poll(pid); });
 }
 
-/// Barriers, then input, then pushes, then running, then the end.
+/// Barriers, then input, then training, then running, then the end.
 void SimNode::next_step(std::int64_t pid) {
   const auto it = processes_.find(pid);
   if (it == processes_.end()) return;
@@ -214,13 +251,21 @@ void SimNode::next_step(std::int64_t pid) {
       const auto found = processes_.find(pid);
       if (found != processes_.end() && found->second.doing == Doing::kBarrier) ask(found->second);
     });
-  } else if (!p.program.input.empty() && p.doing != Doing::kLease) {
-    p.doing = Doing::kFiles;
+  } else if (!p.program.input.empty() && !p.input_read) {
+    p.doing = Doing::kRead;
     ask(p);
-  } else if (p.pushed < p.program.pushes && !p.start.ps.shards.empty()) {
-    p.doing = Doing::kPush;
-    p.push_key = world_.loop().rng().below(1000);
-    push(pid, p);
+  } else if (p.program.pushes > 0 && !p.start.ps.shards.empty() && !p.trained) {
+    p.doing = Doing::kTrain;
+    p.worker = std::make_unique<PsWorker>(world_, id(), clock_, p.start, p.program, [this, pid](int code) {
+      world_.loop().after(Duration{0}, [this, pid, code] {
+        const auto found = processes_.find(pid);
+        if (found == processes_.end()) return;
+        found->second.worker.reset();
+        found->second.trained = true;
+        if (code != 0) return end_process(pid, TaskEnd{.cause = Cause::kExit, .code = code});
+        next_step(pid);
+      });
+    });
   } else {
     p.doing = Doing::kRun;
     if (p.program.hang) return;
@@ -230,7 +275,7 @@ void SimNode::next_step(std::int64_t pid) {
   }
 }
 
-/// The socket may have been closed by an agent that died: what waits is asked again.
+/// The socket may have been closed by an agent or a feeder that died: what waits is asked again.
 void SimNode::poll(std::int64_t pid) {
   const auto it = processes_.find(pid);
   if (it == processes_.end()) return;
@@ -240,120 +285,50 @@ void SimNode::poll(std::int64_t pid) {
 
 void SimNode::ask(Process& p) {
   const TaskId task = p.task.task;
-  with_agent([&](AgentCore& agent, Now now) -> AgentEffects {
-    const auto known = agent.tasks().find(task);
-    if (known == agent.tasks().end() || known->second.state < TaskState::kRunning) return {};
+  if (p.doing == Doing::kRead) {
+    if (feeder_) feeder_->attach(task, p.program.input, p.taken);
+    return;
+  }
+  ask_agent(task, [&](AgentCore& agent, Now now) -> AgentEffects {
     switch (p.doing) {
       case Doing::kBarrier: return agent.on_barrier(task, "epoch", p.round, now);
-      case Doing::kFiles: {
-        std::vector<io::FileEntry> files;
-        for (int i = 0; i < 3; ++i) files.push_back({"sim:/data/" + std::to_string(i), 5u << 20, "etag"});
-        return agent.on_files(task, p.program.input, std::move(files), p.request, now);
-      }
-      case Doing::kLease: return agent.on_lease(task, p.program.input, 2, p.request, false, {}, now);
       case Doing::kServe:
-        if (known->second.state == TaskState::kReady) return {};
+        if (agent.tasks().at(task).state == TaskState::kReady) return {};
         return agent.on_ready(task, TaskReadyInfo{p.endpoint, ""}, now);
       case Doing::kRun: return agent.on_progress(task, 0.5, "running", now);
-      case Doing::kPush: return {};
+      case Doing::kTrain:
+      case Doing::kRead: return {};
     }
     return {};
   });
-}
-
-/// One push at a time to the shard of its key, repeated with the same sequence until it is answered.
-void SimNode::push(std::int64_t pid, Process& p) {
-  const ps::PsView& view = p.start.ps;
-  const ShardId owner = view.map.owner[ps::slot_of(0, p.push_key)];
-  ps::RequestHeader request;
-  request.token = view.token;
-  request.epoch = view.map.epoch;
-  request.client = p.client;
-  request.worker = ps::kNoWorker;
-  request.dim = 1;
-  request.budget = std::chrono::seconds(5);
-  const std::uint64_t sequence = p.pushed + 1;
-  const bool make_table = p.tables_made.count(owner) == 0;
-  std::vector<std::uint64_t> keys;
-  std::vector<float> values;
-  if (make_table) {
-    request.kind = ps::Kind::kCreateTable;
-    ps::TableSchema schema;
-    schema.name = "counts";
-    schema.learning_rate = 1.0f;
-    schema.consistency = ps::Consistency::kAsp;
-    request.schema = schema;
-  } else {
-    request.kind = ps::Kind::kPush;
-    request.sequence = sequence;
-    request.n = 1;
-    keys = {p.push_key};
-    values = {-1.0f};  // SGD with rate 1: the row counts the pushes
-  }
-  request.request = sequence * 2 + (make_table ? 0 : 1);
-  const auto answered = [this, pid, owner, sequence, make_table](const ps::ReplyHeader& reply) {
-    const auto it = processes_.find(pid);
-    if (it == processes_.end() || it->second.doing != Doing::kPush || it->second.pushed + 1 != sequence) return;
-    if (reply.error != 0) return;  // asked again by the timer
-    if (make_table) {
-      if (it->second.tables_made.insert(owner).second) push(pid, it->second);
-      return;
-    }
-    ++it->second.pushed;
-    next_step(pid);
-  };
-  world_.to_shard(id(), view.shards[owner.value].tcp, request, std::move(keys), std::move(values), answered);
-  world_.loop().after(milliseconds(400), [this, pid, sequence, make_table, owner] {
-    const auto it = processes_.find(pid);
-    if (it == processes_.end() || it->second.doing != Doing::kPush || it->second.pushed + 1 != sequence) return;
-    if (make_table == (it->second.tables_made.count(owner) == 0)) push(pid, it->second);
-  });
-}
-
-void SimNode::read_back(Process& p) {
-  for (std::uint64_t key : world_.checker().keys_of(p.task.task)) {
-    ps::RequestHeader request;
-    request.kind = ps::Kind::kPull;
-    request.token = p.start.ps.token;
-    request.epoch = p.start.ps.map.epoch;
-    request.client = ClientId{1};
-    request.n = 1;
-    request.dim = 1;
-    request.budget = std::chrono::seconds(5);
-    ps::Effects effects;
-    const std::uint64_t keys[] = {key};
-    p.shard->on_request(1, request, keys, {}, world_.loop().now().at, effects);
-    const auto* reply = effects.empty() ? nullptr : std::get_if<ps::Reply>(&effects.front());
-    if (reply == nullptr || reply->header.error != 0 || reply->values.size() != 1)
-      world_.checker().violated("a shard does not answer a pull of its own key");
-    else
-      world_.checker().on_row(p.task.task, key, reply->values[0]);
-  }
 }
 
 void SimNode::end_process(std::int64_t pid, TaskEnd end) {
   const auto it = processes_.find(pid);
   if (it == processes_.end()) return;
   Process& p = it->second;
-  if (p.shard) read_back(p);
+  if (p.shard) p.shard->read_back();
   const TaskId task = p.task.task;
   const auto found = disk_.find(task);
   if (found != disk_.end()) found->second.end = end;
+  if (feeder_) feeder_->detach(task);
   world_.checker().on_process_end(task, end);
   processes_.erase(it);
   world_.loop().after(world_.loop().between(microseconds(50), milliseconds(5)), [this, life = life_, task, end] {
-    if (life == life_ && agent_) perform(agent_->on_exit(task, end, world_.loop().now()));
+    if (life == life_ && agent_) perform(agent_->on_exit(task, end, clock_->both()));
   });
 }
 
-ps::ShardCore* SimNode::shard_at(const std::string& endpoint, TaskId& task, Epoch& epoch) {
+ShardHost* SimNode::host_at(const std::string& endpoint) {
   for (auto& [pid, process] : processes_)
-    if (process.shard && process.endpoint == endpoint) {
-      task = process.task.task;
-      epoch = process.task.epoch;
-      return &*process.shard;
-    }
+    if (process.shard && process.endpoint == endpoint) return process.shard.get();
   return nullptr;
+}
+
+std::set<std::pair<TaskId, Epoch>> SimNode::running() const {
+  std::set<std::pair<TaskId, Epoch>> tasks;
+  for (const auto& [pid, process] : processes_) tasks.insert({process.task.task, process.task.epoch});
+  return tasks;
 }
 
 }  // namespace dlrun::sim

@@ -5,7 +5,9 @@ namespace dlrun::sim {
 std::vector<std::string> to_argv(const SimProgram& p) {
   std::vector<std::string> argv{"sim", "run_ms=" + std::to_string(p.run_ms), "code=" + std::to_string(p.code),
                                 "signal=" + std::to_string(p.signal), "barriers=" + std::to_string(p.barriers),
-                                "pushes=" + std::to_string(p.pushes)};
+                                "pushes=" + std::to_string(p.pushes), "consistency=" + std::to_string(p.consistency),
+                                "staleness=" + std::to_string(p.staleness)};
+  if (p.leave) argv.push_back("leave");
   if (p.hang) argv.push_back("hang");
   if (p.ignore_term) argv.push_back("ignore_term");
   if (!p.input.empty()) argv.push_back("input=" + p.input);
@@ -23,6 +25,9 @@ SimProgram program_of(const std::vector<std::string>& argv) {
     if (name == "signal") p.signal = std::stoi(value);
     if (name == "barriers") p.barriers = std::stoull(value);
     if (name == "pushes") p.pushes = std::stoull(value);
+    if (name == "consistency") p.consistency = static_cast<std::uint32_t>(std::stoul(value));
+    if (name == "staleness") p.staleness = static_cast<std::uint32_t>(std::stoul(value));
+    if (name == "leave") p.leave = true;
     if (name == "input") p.input = value;
     if (name == "hang") p.hang = true;
     if (name == "ignore_term") p.ignore_term = true;

@@ -1,10 +1,16 @@
 #include "runtime/sim/sim_store.h"
 
+#include "runtime/wire/event_codec.h"
+
 namespace dlrun::sim {
 
 void SimStore::append(std::vector<cluster::Event> events, std::function<void(Status)> done) {
   auto batch = std::make_shared<Batch>(Batch{std::move(events), std::move(done)});
   under_way_.push_back(batch);
+  if (bugs_.has("store_acks_before_durable"))
+    loop_.after(std::chrono::microseconds(50), [batch] {
+      if (!batch->gone) std::exchange(batch->done, [](Status) {})({});
+    });
   loop_.post("store", loop_.between(std::chrono::microseconds(200), delay_max_), [this, batch] {
     if (batch->gone) return;
     std::erase(under_way_, batch);
@@ -29,13 +35,16 @@ void SimStore::crash() {
 
 void SimStore::flush(const std::vector<cluster::Event>& events) {
   for (const cluster::Event& event : events) {
-    log_.push_back(event);
-    const auto mix = [this](std::string_view text) {
-      for (char c : text) digest_ = (digest_ ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
-    };
-    mix(cluster::kind_of(event));
-    mix(cluster::text_of(event));
-    on_durable_(event);
+    const std::string bytes = wire::encode(event);
+    for (char c : bytes) digest_ = (digest_ ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
+    auto record = wire::decode_event(bytes);
+    if (!record || !(*record == event)) {
+      violated_("the record of " + std::string(cluster::kind_of(event)) + " \"" + cluster::text_of(event) +
+                "\" does not read back as it was written");
+      continue;
+    }
+    log_.push_back(std::move(*record));
+    on_durable_(log_.back());
   }
 }
 

@@ -1,8 +1,10 @@
 // The people and the faults of a World.
 
 #include <algorithm>
+#include <iterator>
 
 #include "runtime/sim/world.h"
+#include "runtime/wire/ps_codec.h"
 
 namespace dlrun::sim {
 
@@ -37,17 +39,22 @@ JobSpec World::random_spec() {
     input.passes = static_cast<std::uint32_t>(1 + rng.below(2));
     spec.inputs.push_back(input);
   }
-  if (rng.below(3) == 0) {
+  if (rng.below(2) == 0) {
     RoleSpec shard;
     shard.name = "ps";
     shard.kind = RoleKind::kService;
     shard.program = RoleProgram::kShardHost;
-    shard.count_min = shard.count_max = static_cast<std::uint32_t>(1 + rng.below(2));
+    shard.count_min = shard.count_max = static_cast<std::uint32_t>(1 + rng.below(3));
     shard.resources.cpu_milli = 500;
     spec.roles.push_back(shard);
     worker.after = {"ps"};
-    program.pushes = 5 + rng.below(30);
+    program.pushes = 3 + rng.below(12);
+    program.consistency = static_cast<std::uint32_t>(rng.below(3));
+    program.staleness = static_cast<std::uint32_t>(rng.below(4));
+    program.leave = rng.below(2) == 0;
+    program.run_ms = 50 + rng.below(1500);
   }
+  if (rng.below(4) == 0) spec.outputs = {{"model", "/out/model", "worker"}};
   worker.argv = to_argv(program);
   spec.roles.push_back(worker);
   if (rng.below(5) == 0) spec.time_limit = seconds(5 + rng.below(20));
@@ -88,7 +95,7 @@ void World::wish(std::size_t index) {
   if (coordinator_) {
     const std::uint64_t call = ++last_call_;
     calls_[call] = index;
-    perform(coordinator_->on_call(call, wishes_[index].call, loop_.now()));
+    perform(coordinator_->on_call(call, wishes_[index].call, now()));
   }
   loop_.after(seconds(1), [this, index] { wish(index); });
 }
@@ -118,13 +125,18 @@ void World::plan_faults() {
   const std::uint64_t faults = 2 + loop_.rng().below(14);
   for (std::uint64_t i = 0; i < faults; ++i)
     loop_.after(loop_.between(seconds(1), settings_.storm * 9 / 10), [this] { fault(); });
+  const std::uint64_t moves = loop_.rng().below(60);
+  for (std::uint64_t i = 0; i < moves; ++i)
+    loop_.after(loop_.between(seconds(1), settings_.storm), [this] { mover_.move_some(); });
+  for (std::uint64_t i = 0; i < 6; ++i)
+    loop_.after(loop_.between(seconds(5), settings_.storm), [this] { stranger(); });
 }
 
 void World::fault() {
   auto it = nodes_.begin();
   std::advance(it, static_cast<std::ptrdiff_t>(loop_.rng().below(nodes_.size())));
   SimNode& node = *it->second;
-  switch (loop_.rng().below(7)) {
+  switch (loop_.rng().below(12)) {
     case 0:
     case 1:
       if (!coordinator_) return;
@@ -152,11 +164,74 @@ void World::fault() {
       store_.set_full(true);
       loop_.after(loop_.between(milliseconds(100), seconds(6)), [this] { store_.set_full(false); });
       return;
+    case 6:
+    case 7:
+      ++result_.feeder_crashes;
+      node.crash_feeder();
+      loop_.after(loop_.between(milliseconds(50), seconds(4)), [&node] { node.start_feeder(); });
+      return;
+    case 8:
+    case 9:
+      ++result_.process_crashes;
+      node.crash_process();
+      return;
+    case 10: {
+      ++result_.clocks_set;
+      const Duration by = loop_.between(std::chrono::hours(-3), std::chrono::hours(3));
+      if (loop_.chance(0.5))
+        clock_->set_wall(by);
+      else
+        node.clock().set_wall(by);
+      return;
+    }
     default:
       store_.set_delay(milliseconds(600));
       loop_.after(seconds(10), [this] { store_.set_delay(milliseconds(5)); });
       return;
   }
+}
+
+/// Somebody who is not a worker of the job pushes to one of its shards: of another version, another epoch, or with another
+/// token. Each must be refused; the checker sees it otherwise.
+void World::stranger() {
+  if (shards_seen_.empty()) return;
+  SplitMix64& rng = loop_.rng();
+  const std::string endpoint = shards_seen_[rng.below(shards_seen_.size())];
+  const ShardHost* host = host_at(endpoint);
+  if (host == nullptr) return;
+  const ps::PsView* view = mover_.view(ps_job(host->task()));
+  if (view == nullptr) return;
+  ps::RequestHeader request{.kind = ps::Kind::kPush, .request = rng.next(), .token = view->token};
+  request.epoch = view->map.epoch;
+  request.client = ClientId{rng.next() | 1};
+  request.sequence = 1;
+  request.table = ps::table_id("counts");
+  request.budget = seconds(5);
+  request.n = request.dim = 1;
+  switch (rng.below(3)) {
+    case 0:
+      request.version = static_cast<std::uint16_t>(2 + rng.below(9));
+      break;
+    case 1:
+      --request.epoch.counter;
+      break;
+    default:
+      request.token[rng.below(request.token.size())] ^= 1;
+      break;
+  }
+  request.worker = ps::worker_id("worker", 0);
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 0; keys.empty() && key < 4096; ++key)
+    if (view->shards[view->map.owner[ps::slot_of(request.table, key)].value].tcp == endpoint) keys = {key};
+  if (keys.empty()) return;
+  SimChannel channel(sockets_, NodeId{"stranger"}, "", [] {});
+  const auto peer = channel.connect(endpoint);
+  if (!peer) return;
+  const auto header = wire::encode(request);
+  const float value = -1.0f;
+  (void)channel.send(*peer, {transport::Frame::copy(header.data(), header.size()),
+                             transport::Frame::copy(keys.data(), sizeof keys[0]),
+                             transport::Frame::copy(&value, sizeof value)});
 }
 
 /// The storm is over: the network is whole, the disk has room; what still runs after a while is killed.
@@ -165,6 +240,9 @@ void World::calm_down() {
   network_.heal_all();
   store_.set_full(false);
   store_.set_delay(milliseconds(5));
+  // Twice: what differs both times, twenty seconds apart, is no change under way.
+  loop_.after(settings_.rest / 2 - seconds(25), [this] { compare_store_and_nodes(); });
+  loop_.after(settings_.rest / 2 - seconds(5), [this] { compare_store_and_nodes(); });
   loop_.after(settings_.rest / 2, [this] {
     for (JobId job : checker_.acked())
       if (!checker_.ended(job)) {
@@ -172,6 +250,26 @@ void World::calm_down() {
         wish(wishes_.size() - 1);
       }
   });
+}
+
+void World::compare_store_and_nodes() {
+  Checker::Tasks runs;
+  for (const auto& [id, node] : nodes_) runs.merge(node->running());
+  const auto differ = [](const Checker::Tasks& a, const Checker::Tasks& b) {
+    Checker::Tasks out;
+    std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::inserter(out, out.end()));
+    return out;
+  };
+  const Checker::Tasks not_running = differ(checker_.in_force(true), runs);
+  const Checker::Tasks not_in_force = differ(runs, checker_.in_force(false));
+  for (const auto& task : not_running)
+    if (not_running_.contains(task))
+      violated("in quiet: " + to_string(task.first) + " does not run, the store says that it does");
+  for (const auto& task : not_in_force)
+    if (not_in_force_.contains(task))
+      violated("in quiet: " + to_string(task.first) + " runs, the store knows nothing of it");
+  not_running_ = not_running;
+  not_in_force_ = not_in_force;
 }
 
 void World::check_rest() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "io/core/ledger_core.h"
+#include "runtime/wire/control_codec.h"
+#include "runtime/wire/link_codec.h"
 
 namespace dlrun::sim {
 
@@ -22,11 +24,28 @@ Overload(F...) -> Overload<F...>;
 
 const NodeId kCoordinatorNode{""};
 
-/// A third of the seeds has a rough network.
+/// A third of the seeds has a rough network, a quarter damages packets.
 NetworkFaults faults_of(const WorldSettings& settings) {
   if (!settings.faults) return NetworkFaults{.loss = 0, .duplicate = 0, .straggle = 0};
-  if (mix64(settings.seed ^ 77) % 3 == 0) return NetworkFaults{.loss = 0.05, .duplicate = 0.15, .straggle = 0.1};
-  return NetworkFaults{};
+  NetworkFaults faults;
+  if (mix64(settings.seed ^ 77) % 3 == 0)
+    faults = NetworkFaults{.loss = 0.05, .duplicate = 0.15, .straggle = 0.1};
+  if (mix64(settings.seed ^ 78) % 4 == 0) faults.damage = 0.05;
+  return faults;
+}
+
+/// As the link carries it.
+template <class Message>
+std::string envelope(const Message& message) {
+  return wire::encode(wire::LinkFrame(wire::LinkPayload{wire::encode(message)}));
+}
+/// What was sent must be taken, and be what was sent.
+template <class Message, class Decode>
+Result<Message> open_envelope(std::string_view bytes, Decode decode) {
+  DLRUN_ASSIGN(const wire::LinkFrame frame, wire::decode_link(bytes));
+  const auto* payload = std::get_if<wire::LinkPayload>(&frame);
+  if (payload == nullptr) return fail(Errc::kCorrupt, "not a payload");
+  return decode(payload->bytes);
 }
 
 std::string describe(const TaskUpdate& m) {
@@ -36,7 +55,9 @@ std::string describe(const TaskUpdate& m) {
 
 std::string describe(const ToAgent& message) {
   static constexpr const char* kNames[] = {"register_ack", "prepare",     "start",        "stop",          "worker_gone",
-                                           "barrier_done", "lease_reply", "task_end_ack", "heartbeat_ack", "split_done_ack"};
+                                           "barrier_done", "lease_reply", "task_end_ack", "heartbeat_ack", "split_done_ack",
+                                           "commit_outputs"};
+  static_assert(std::size(kNames) == std::variant_size_v<ToAgent>);
   std::string text = kNames[message.index()];
   std::visit(
       [&](const auto& m) {
@@ -50,7 +71,8 @@ std::string describe(const ToAgent& message) {
 
 std::string describe(const FromAgent& message) {
   static constexpr const char* kNames[] = {"register",    "heartbeat",    "update",     "progress",       "barrier_arrive",
-                                           "input_files", "lease_splits", "split_done", "worker_gone_ack"};
+                                           "input_files", "lease_splits", "split_done", "worker_gone_ack", "outputs_committed"};
+  static_assert(std::size(kNames) == std::variant_size_v<FromAgent>);
   if (const auto* m = std::get_if<TaskUpdate>(&message)) return describe(*m);
   std::string text = kNames[message.index()];
   if (const auto* m = std::get_if<Register>(&message))
@@ -76,18 +98,28 @@ Token World::Tokens::issue(std::string_view purpose, Epoch epoch) const {
 World::World(WorldSettings settings)
     : settings_(std::move(settings)),
       loop_(settings_.seed),
-      network_(loop_, faults_of(settings_)),
-      store_(loop_, [this](const Event& event) {
-        if (settings_.keep_trace)
-          trace("durable: " + to_string(job_of(event)) + " " + std::string(kind_of(event)) + " " + text_of(event));
-        checker_.on_durable(event);
-      }) {
+      network_(loop_, faults_of(settings_), [this](std::string what) { violated(std::move(what)); }),
+      checker_(loop_),
+      sockets_(network_),
+      mover_(*this, kCoordinatorNode),
+      store_(
+          loop_, settings_.bugs,
+          [this](const Event& event) {
+            if (settings_.keep_trace)
+              trace("durable: " + to_string(job_of(event)) + " " + std::string(kind_of(event)) + " " + text_of(event));
+            checker_.on_durable(event);
+            if (std::holds_alternative<GenerationEnded>(event) || std::holds_alternative<JobEnded>(event))
+              mover_.remove(job_of(event));
+          },
+          [this](std::string what) { violated(std::move(what)); }) {
+  new_clock();
   for (std::uint32_t i = 0; i < settings_.nodes; ++i) {
     sched::NodeCapacity capacity;
     capacity.node = NodeId{std::to_string(i + 1)};
     capacity.cpu_milli = 4000;
     capacity.memory_bytes = std::int64_t{8} << 30;
     capacity.ports = {static_cast<std::uint16_t>(20000), 6};
+    checker_.on_node(capacity.node, capacity.cpu_milli);
     nodes_[capacity.node] = std::make_unique<SimNode>(*this, capacity);
   }
 }
@@ -102,7 +134,7 @@ WorldResult World::run() {
   if (settings_.faults) plan_faults();
   loop_.at(TimePoint{} + settings_.storm, [this] { calm_down(); });
   const TimePoint end = TimePoint{} + settings_.storm + settings_.rest;
-  while (loop_.now().at < end && !checker_.violation() && loop_.step()) {
+  while (loop_.now() < end && !checker_.violation() && loop_.step()) {
   }
   if (!checker_.violation()) check_rest();
   result_.violation = checker_.violation();
@@ -114,13 +146,19 @@ WorldResult World::run() {
   result_.failed = checker_.final_states(JobState::kFailed);
   result_.cancelled = checker_.final_states(JobState::kCancelled);
   result_.lost = checker_.final_states(JobState::kLost);
+  result_.pushes = checker_.ps().pushes();
+  result_.pulls = checker_.ps().pulls();
+  result_.slots_moved = mover_.moved();
+  result_.splits = checker_.inputs().releases();
+  result_.packets_damaged = network_.damaged();
+  result_.packets_refused = network_.refused();
   return result_;
 }
 
 // ---- the coordinator's process -------------------------------------------------------------------------------------
 
 void World::trace(std::string line) {
-  result_.trace.push_back(std::to_string(loop_.now().at.time_since_epoch() / milliseconds(1)) + " ms " + std::move(line));
+  result_.trace.push_back(std::to_string(loop_.now().time_since_epoch() / milliseconds(1)) + " ms " + std::move(line));
 }
 
 void World::start_coordinator() {
@@ -133,7 +171,7 @@ void World::start_coordinator() {
   settings.bugs = settings_.bugs;
   coordinator_ = std::make_unique<CoordinatorCore>(std::move(settings), *placer_);
   for (const Event& event : store_.log()) coordinator_->apply(event);
-  perform(coordinator_->start(loop_.now()));
+  perform(coordinator_->start(now()));
 }
 
 void World::crash_coordinator() {
@@ -145,6 +183,12 @@ void World::crash_coordinator() {
   placer_.reset();
   calls_.clear();
   ++result_.coordinator_crashes;
+  if (loop_.chance(0.3)) new_clock();  // the whole machine went down
+}
+
+void World::new_clock() {
+  const auto skew = static_cast<std::int64_t>(loop_.rng().below(40'000)) - 20'000;
+  clock_ = std::make_unique<SimClock>(loop_, settings_.bugs, skew, milliseconds(4 * 3600 * 1000 + loop_.rng().below(86400000)));
 }
 
 void World::append(std::vector<Event> events, std::function<void(Status)> done) {
@@ -159,8 +203,8 @@ void World::perform(CoordinatorEffects effects) {
         Overload{
             [&](Persist& e) {
               append(std::move(e.events), [this, id = e.id](Status status) {
-                perform(status ? coordinator_->on_persisted(id, loop_.now())
-                               : coordinator_->on_persist_failed(id, status.error(), loop_.now()));
+                perform(status ? coordinator_->on_persisted(id, now())
+                               : coordinator_->on_persist_failed(id, status.error(), now()));
               });
             },
             [&](SendToAgent& e) { send_to_agent(e); },
@@ -171,6 +215,7 @@ void World::perform(CoordinatorEffects effects) {
                   return answer({e.call, ApiReply{ended->view}});
               answer({e.call, fail(Errc::kNotFound, "no job " + to_string(e.job))});
             },
+            [&](Waited&) {},
             [&](ReadJobs& e) { answer({e.call, ApiReply{JobList{std::move(e.live)}}}); },
             [&](ReadEvents& e) { answer({e.call, ApiReply{EventList{}}}); },
             [&](StartJob& e) {
@@ -186,7 +231,7 @@ void World::perform(CoordinatorEffects effects) {
                            const JobId job = record.id;
                            jobs_[job] = std::make_unique<JobHost>(
                                JobHost{JobCore(record, std::move(settings), tokens_, make_ledger), std::nullopt});
-                           perform_job(job, jobs_[job]->core.start(loop_.now()));
+                           perform_job(job, jobs_[job]->core.start(now()));
                          });
             },
             [&](ToJob& e) {
@@ -194,7 +239,7 @@ void World::perform(CoordinatorEffects effects) {
                          [this, life = life_, job = e.job, input = std::move(e.input)] {
                            const auto it = jobs_.find(job);
                            if (life == life_ && it != jobs_.end())
-                             perform_job(job, it->second->core.on_input(input, loop_.now()));
+                             perform_job(job, it->second->core.on_input(input, now()));
                          });
             },
             [&](EndJob& e) {
@@ -212,16 +257,16 @@ void World::perform_job(JobId id, JobEffects effects) {
                           append(std::move(e.events), [this, id, persist = e.id](Status status) {
                             const auto it = jobs_.find(id);
                             if (it == jobs_.end()) return;
-                            perform_job(id, status ? it->second->core.on_persisted(persist, loop_.now())
+                            perform_job(id, status ? it->second->core.on_persisted(persist, now())
                                                    : it->second->core.on_persist_failed(persist, status.error(),
-                                                                                        loop_.now()));
+                                                                                        now()));
                           });
                         },
                         [&](SendToAgent& e) { send_to_agent(e); },
                         [&](JobToCoordinator& e) {
                           loop_.post("from " + to_string(id), loop_.between(microseconds(1), milliseconds(1)),
                                      [this, life = life_, message = std::move(e)] {
-                                       if (life == life_) perform(coordinator_->on_job(message, loop_.now()));
+                                       if (life == life_) perform(coordinator_->on_job(message, now()));
                                      });
                         }},
                effect);
@@ -232,12 +277,12 @@ void World::arm() {
   if (!coordinator_) return;
   const auto wake = coordinator_->next_wake();
   if (!wake || (armed_ && *armed_ <= *wake)) return;
-  const TimePoint at = std::max(*wake, loop_.now().at + milliseconds(1));
-  armed_ = at;
-  loop_.at(at, [this, life = life_, at] {
-    if (life != life_ || armed_ != at) return;
+  armed_ = *wake;
+  const TimePoint at = std::max(clock_->true_time_of(*wake), loop_.now() + milliseconds(1));
+  loop_.at(at, [this, life = life_, wake = *wake] {
+    if (life != life_ || armed_ != wake) return;
     armed_.reset();
-    perform(coordinator_->on_tick(loop_.now()));
+    perform(coordinator_->on_tick(now()));
   });
 }
 
@@ -247,13 +292,13 @@ void World::arm_job(JobId id) {
   JobHost& host = *it->second;
   const auto wake = host.core.next_wake();
   if (!wake || (host.armed && *host.armed <= *wake)) return;
-  const TimePoint at = std::max(*wake, loop_.now().at + milliseconds(1));
-  host.armed = at;
-  loop_.at(at, [this, life = life_, id, at] {
+  host.armed = *wake;
+  const TimePoint at = std::max(clock_->true_time_of(*wake), loop_.now() + milliseconds(1));
+  loop_.at(at, [this, life = life_, id, wake = *wake] {
     const auto found = jobs_.find(id);
-    if (life != life_ || found == jobs_.end() || found->second->armed != at) return;
+    if (life != life_ || found == jobs_.end() || found->second->armed != wake) return;
     found->second->armed.reset();
-    perform_job(id, found->second->core.on_tick(loop_.now()));
+    perform_job(id, found->second->core.on_tick(now()));
   });
 }
 
@@ -262,13 +307,24 @@ void World::arm_job(JobId id) {
 void World::send_to_agent(const SendToAgent& effect) {
   const auto it = nodes_.find(effect.node);
   if (it == nodes_.end()) return;
-  if (const auto* lease = std::get_if<LeaseReply>(&effect.message); lease && lease->error == Errc{})
+  if (const auto* lease = std::get_if<LeaseReply>(&effect.message); lease && !lease->answer.splits.empty())
     checker_.on_lease_answered(lease->task, lease->epoch);
+  if (const auto* start = std::get_if<StartTask>(&effect.message); start && !start->ps.shards.empty()) {
+    bool complete = true;
+    for (const ps::ShardEndpoint& shard : start->ps.shards) complete = complete && !shard.tcp.empty();
+    if (complete) mover_.add(ps_job(start->task), start->ps);
+    for (const ps::ShardEndpoint& shard : start->ps.shards)
+      if (complete) shards_seen_.push_back(shard.tcp);
+  }
   SimNode& node = *it->second;
   if (settings_.keep_trace) trace("to " + effect.node.value + ": " + describe(effect.message));
-  network_.send(kCoordinatorNode, effect.node, [&node, to = node.life(), message = effect.message] {
-    if (node.life() == to) node.deliver(message);
-  });
+  network_.send(kCoordinatorNode, effect.node, Bytes::kToAgent, envelope(effect.message),
+                [this, &node, to = node.life(), sent = effect.message](std::string_view bytes) {
+                  if (node.life() != to) return;
+                  const auto message = open_envelope<ToAgent>(bytes, wire::decode_to_agent);
+                  if (!message || !(*message == sent)) return violated("a message to an agent arrived as another");
+                  node.deliver(*message);
+                });
 }
 
 void World::to_coordinator(const NodeId& from, Incarnation life_of_agent, FromAgent message) {
@@ -276,32 +332,31 @@ void World::to_coordinator(const NodeId& from, Incarnation life_of_agent, FromAg
   const Incarnation incarnation = agent_incarnations_[from];
   if (settings_.keep_trace) trace("from " + from.value + ": " + describe(message));
   const SimNode& node = *nodes_.at(from);
-  network_.send(from, kCoordinatorNode,
-                [this, &node, life = life_, life_of_agent, from, incarnation, message = std::move(message)] {
-                  if (life == life_ && coordinator_ && node.life() == life_of_agent.value)
-                    perform(coordinator_->on_agent(from, incarnation, message, loop_.now()));
+  std::string bytes = envelope(message);
+  network_.send(from, kCoordinatorNode, Bytes::kFromAgent, std::move(bytes),
+                [this, &node, life = life_, life_of_agent, from, incarnation,
+                 sent = std::move(message)](std::string_view arrived) {
+                  if (life != life_ || !coordinator_ || node.life() != life_of_agent.value) return;
+                  const auto taken = open_envelope<FromAgent>(arrived, wire::decode_from_agent);
+                  if (!taken || !(*taken == sent)) return violated("a message of an agent arrived as another");
+                  const Membership::Node* known = coordinator_->membership().find(from);
+                  if (known != nullptr && !known->awaited && known->state != NodeState::kLost &&
+                      known->incarnation == incarnation)
+                    checker_.on_heard(from);
+                  perform(coordinator_->on_agent(from, incarnation, *taken, now()));
                 });
 }
 
-void World::to_shard(const NodeId& from, const std::string& endpoint, ps::RequestHeader request,
-                     std::vector<std::uint64_t> keys, std::vector<float> values,
-                     std::function<void(const ps::ReplyHeader&)> reply) {
-  const std::size_t slash = endpoint.find('/', 6);
-  if (endpoint.size() < 7 || slash == std::string::npos) return;
-  const NodeId to{endpoint.substr(6, slash - 6)};
-  network_.send(from, to, [this, from, to, endpoint, request, keys, values, reply] {
-    TaskId task;
-    Epoch epoch;
-    ps::ShardCore* shard = nodes_.at(to)->shard_at(endpoint, task, epoch);
-    if (shard == nullptr) return;
-    ps::Effects effects;
-    shard->on_request(++last_asker_, request, keys, values, loop_.now().at, effects);
-    for (const ps::Effect& effect : effects) {
-      const ps::ReplyHeader header = std::get<ps::Reply>(effect).header;
-      if (request.kind == ps::Kind::kPush && header.error == 0)
-        checker_.on_push_accepted(task, request.client, request.sequence, keys.at(0), request.epoch, epoch);
-      network_.send(to, from, [reply, header] { reply(header); });
-    }
+ShardHost* World::host_at(const std::string& endpoint) {
+  const auto node = nodes_.find(node_of_endpoint(endpoint));
+  return node == nodes_.end() ? nullptr : node->second->host_at(endpoint);
+}
+
+void World::ask_view(const NodeId& from, const PsJob& job, std::function<void(ps::PsView)> answer) {
+  network_.send(from, kCoordinatorNode, [this, from, job, answer = std::move(answer)] {
+    const ps::PsView* view = mover_.view(job);
+    if (view == nullptr) return;
+    network_.send(kCoordinatorNode, from, [answer, view = *view] { answer(view); });
   });
 }
 

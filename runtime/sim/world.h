@@ -11,7 +11,10 @@
 
 #include "runtime/cluster/core/coordinator_core.h"
 #include "runtime/sim/checker.h"
+#include "runtime/sim/sim_channel.h"
+#include "runtime/sim/sim_clock.h"
 #include "runtime/sim/sim_loop.h"
+#include "runtime/sim/sim_mover.h"
 #include "runtime/sim/sim_network.h"
 #include "runtime/sim/sim_node.h"
 #include "runtime/sim/sim_store.h"
@@ -26,7 +29,7 @@ struct WorldSettings {
   Duration storm{std::chrono::seconds(150)};
   Duration rest{std::chrono::seconds(240)};
   bool faults = true;
-  cluster::PlantedBugs bugs;
+  PlantedBugs bugs;
   bool keep_trace = false;  ///< WorldResult::trace: what became durable and what agents and coordinator said, line by line
 };
 
@@ -37,7 +40,10 @@ struct WorldResult {
   std::uint64_t log_records = 0;
   std::uint64_t steps = 0;
   std::size_t acked = 0, succeeded = 0, failed = 0, cancelled = 0, lost = 0;
-  std::uint64_t coordinator_crashes = 0, agent_crashes = 0, machine_crashes = 0, partitions = 0;
+  std::uint64_t coordinator_crashes = 0, agent_crashes = 0, machine_crashes = 0, feeder_crashes = 0,
+                process_crashes = 0, partitions = 0, clocks_set = 0;
+  std::uint64_t pushes = 0, pulls = 0, slots_moved = 0, splits = 0;
+  std::uint64_t packets_damaged = 0, packets_refused = 0;
 };
 
 class World final : public NodeWorld {
@@ -49,11 +55,14 @@ class World final : public NodeWorld {
   SimLoop& loop() override { return loop_; }
   SimNetwork& network() override { return network_; }
   Checker& checker() override { return checker_; }
-  const cluster::PlantedBugs& bugs() const override { return settings_.bugs; }
+  const PlantedBugs& bugs() const override { return settings_.bugs; }
   void to_coordinator(const NodeId& from, Incarnation incarnation, cluster::FromAgent message) override;
-  void to_shard(const NodeId& from, const std::string& endpoint, ps::RequestHeader request,
-                std::vector<std::uint64_t> keys, std::vector<float> values,
-                std::function<void(const ps::ReplyHeader&)> reply) override;
+  SimSockets& sockets() override { return sockets_; }
+  PsChecker& ps_checker() override { return checker_.ps(); }
+  ShardHost* host_at(const std::string& endpoint) override;
+  void ask_view(const NodeId& from, const PsJob& job,
+                std::function<void(ps::PsView)> answer) override;
+  void violated(std::string what) override { checker_.violated(std::move(what)); }
 
  private:
   struct Tokens final : cluster::TokenIssuer {
@@ -71,6 +80,8 @@ class World final : public NodeWorld {
   };
 
   // coordinator's process
+  cluster::Now now() const { return clock_->both(); }
+  void new_clock();
   void start_coordinator();
   void crash_coordinator();
   void perform(cluster::CoordinatorEffects effects);
@@ -87,7 +98,9 @@ class World final : public NodeWorld {
   void wish(std::size_t index);
   cluster::JobSpec random_spec();
   void fault();
+  void stranger();
   void calm_down();
+  void compare_store_and_nodes();
   void check_rest();
   void trace(std::string line);
 
@@ -95,7 +108,10 @@ class World final : public NodeWorld {
   SimLoop loop_;
   SimNetwork network_;
   Checker checker_;
+  SimSockets sockets_;
+  SlotMover mover_;
   SimStore store_;
+  std::unique_ptr<SimClock> clock_;  ///< the coordinator's machine's
   Tokens tokens_;
   std::map<NodeId, std::unique_ptr<SimNode>> nodes_;
   std::unique_ptr<sched::SchedulerCore> placer_;
@@ -107,7 +123,8 @@ class World final : public NodeWorld {
   std::vector<Wish> wishes_;
   std::map<std::uint64_t, std::size_t> calls_;  ///< call -> wish
   std::uint64_t last_call_ = 0;
-  std::uint64_t last_asker_ = 0;
+  std::vector<std::string> shards_seen_;  ///< endpoints
+  Checker::Tasks not_running_, not_in_force_;
   bool calm_ = false;
   WorldResult result_;
 };

@@ -2,7 +2,8 @@
 
 namespace dlrun::store {
 
-Result<std::uint64_t> MemoryEventLog::append(const std::vector<Record>& records, const std::vector<JobRow>& rows) {
+Result<std::uint64_t> MemoryEventLog::append(const std::vector<Record>& records,
+                                             const std::vector<JobRow>& rows) {
   if (full_) return fail(Errc::kResourceExhausted, "event log: disk full");
   for (Record record : records) {
     record.index = ++last_;
@@ -12,7 +13,8 @@ Result<std::uint64_t> MemoryEventLog::append(const std::vector<Record>& records,
   return last_;
 }
 
-Status MemoryEventLog::read_from(std::uint64_t first, const std::function<bool(const Record&)>& visit) {
+Status MemoryEventLog::read_from(std::uint64_t first,
+                                 const std::function<bool(const Record&)>& visit) {
   for (auto it = records_.lower_bound(first); it != records_.end(); ++it)
     if (!visit(it->second)) break;
   return {};
@@ -56,28 +58,38 @@ Result<std::uint64_t> MemoryEventLog::finished_count() {
   return n;
 }
 
-Result<std::uint64_t> MemoryEventLog::max_job() { return rows_.empty() ? 0 : rows_.rbegin()->first; }
-
-Result<std::optional<std::uint64_t>> MemoryEventLog::job_by_key(const std::string& owner,
-                                                                const std::string& idempotency_key) {
-  for (const auto& [id, row] : rows_)
-    if (!idempotency_key.empty() && row.idempotency_key == idempotency_key && row.owner == owner)
-      return std::optional<std::uint64_t>(id);
-  return std::optional<std::uint64_t>();
+Result<std::uint64_t> MemoryEventLog::max_job() {
+  return rows_.empty() ? 0 : rows_.rbegin()->first;
 }
 
-Result<std::uint32_t> MemoryEventLog::retire(WallTime ended_before, std::uint32_t jobs_max) {
-  std::uint32_t gone = 0;
-  for (auto it = rows_.begin(); it != rows_.end() && gone < jobs_max;) {
-    if (!it->second.finished || it->second.ended >= ended_before) {
-      ++it;
-      continue;
-    }
-    std::erase_if(records_, [&](const auto& entry) { return entry.second.job == it->first; });
-    it = rows_.erase(it);
-    ++gone;
+Result<std::vector<std::uint64_t>> MemoryEventLog::finished_with_key(std::uint32_t limit) {
+  std::vector<std::uint64_t> ids;
+  for (auto it = rows_.rbegin(); it != rows_.rend() && ids.size() < limit; ++it)
+    if (it->second.finished && !it->second.idempotency_key.empty()) ids.push_back(it->first);
+  return ids;
+}
+
+Result<std::vector<std::uint64_t>> MemoryEventLog::retire(WallTime ended_before,
+                                                          std::uint32_t jobs_max) {
+  std::vector<std::uint64_t> gone;
+  for (const auto& [id, row] : rows_) {
+    const bool newest = id == rows_.rbegin()->first;
+    if (gone.size() < jobs_max && row.finished && row.ended < ended_before && !newest)
+      gone.push_back(id);
+  }
+  for (const std::uint64_t id : gone) {
+    std::erase_if(records_, [&](const auto& entry) {
+      return entry.second.job == id && entry.first != last_;
+    });
+    rows_.erase(id);
   }
   return gone;
+}
+
+Status MemoryEventLog::remove(const std::vector<std::uint64_t>& indexes) {
+  for (const std::uint64_t index : indexes)
+    if (index != last_) records_.erase(index);
+  return {};
 }
 
 }  // namespace dlrun::store

@@ -7,9 +7,12 @@ namespace dlrun::store {
 tl::unexpected<Error> sqlite_fail(sqlite3* db, std::string what) {
   const int code = sqlite3_errcode(db);
   Errc errc = Errc::kIo;
-  if (code == SQLITE_FULL || sqlite3_system_errno(db) == ENOSPC) errc = Errc::kResourceExhausted;
-  else if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) errc = Errc::kCorrupt;
-  else if (code == SQLITE_READONLY || code == SQLITE_CANTOPEN) errc = Errc::kPermissionDenied;
+  if (code == SQLITE_FULL || sqlite3_system_errno(db) == ENOSPC)
+    errc = Errc::kResourceExhausted;
+  else if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+    errc = Errc::kCorrupt;
+  else if (code == SQLITE_READONLY || code == SQLITE_CANTOPEN)
+    errc = Errc::kPermissionDenied;
   return fail(errc, std::move(what) + ": " + sqlite3_errmsg(db));
 }
 
@@ -36,10 +39,11 @@ void Statement::bind(int i, std::uint64_t value) {
 
 void Statement::bind(int i, std::string_view value, bool blob) {
   if (blob) {
-    sqlite3_bind_blob64(statement_.get(), i, value.empty() ? "" : value.data(), value.size(), SQLITE_STATIC);
+    sqlite3_bind_blob64(statement_.get(), i, value.empty() ? "" : value.data(), value.size(),
+                        SQLITE_STATIC);
   } else {
-    sqlite3_bind_text64(statement_.get(), i, value.empty() ? "" : value.data(), value.size(), SQLITE_STATIC,
-                        SQLITE_UTF8);
+    sqlite3_bind_text64(statement_.get(), i, value.empty() ? "" : value.data(), value.size(),
+                        SQLITE_STATIC, SQLITE_UTF8);
   }
 }
 
@@ -47,9 +51,12 @@ void Statement::bind_null(int i) { sqlite3_bind_null(statement_.get(), i); }
 
 Result<bool> Statement::step() {
   switch (sqlite3_step(statement_.get())) {
-    case SQLITE_ROW: return true;
-    case SQLITE_DONE: return false;
-    default: return sqlite_fail(sqlite3_db_handle(statement_.get()), sqlite3_sql(statement_.get()));
+    case SQLITE_ROW:
+      return true;
+    case SQLITE_DONE:
+      return false;
+    default:
+      return sqlite_fail(sqlite3_db_handle(statement_.get()), sqlite3_sql(statement_.get()));
   }
 }
 
@@ -64,7 +71,9 @@ bool Statement::is_null(int column) const {
 std::string Statement::text(int column) const {
   const void* data = sqlite3_column_blob(statement_.get(), column);
   const int size = sqlite3_column_bytes(statement_.get(), column);
-  return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), static_cast<std::size_t>(size));
+  return data == nullptr
+             ? std::string()
+             : std::string(static_cast<const char*>(data), static_cast<std::size_t>(size));
 }
 
 }  // namespace dlrun::store

@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/store/sqlite.h: the few lines of SQLite's C API that the store needs, with its errors as Result.
+/// runtime/store/sqlite.h: the few lines of SQLite's C API that the store needs, with its errors as
+/// Result.
 
 #include <sqlite3.h>
 
@@ -18,7 +19,8 @@ struct SqliteCloser {
 };
 using Database = std::unique_ptr<sqlite3, SqliteCloser>;
 
-/// SQLITE_FULL and SQLITE_IOERR with ENOSPC: kResourceExhausted; SQLITE_CORRUPT, SQLITE_NOTADB: kCorrupt; the rest kIo.
+/// SQLITE_FULL and SQLITE_IOERR with ENOSPC: kResourceExhausted; SQLITE_CORRUPT, SQLITE_NOTADB:
+/// kCorrupt; the rest kIo.
 tl::unexpected<Error> sqlite_fail(sqlite3* db, std::string what);
 Status exec(sqlite3* db, const char* sql);
 

@@ -29,9 +29,21 @@ struct OpenInput { std::uint64_t request = 0; std::string input; };         ///<
 // feeder -> agent, on behalf of a consumer task of its node
 struct FeederFiles { std::uint64_t request = 0; TaskId consumer; std::string input; std::vector<io::FileEntry> files; };
 struct FeederLease { std::uint64_t request = 0; TaskId consumer; std::string input; std::uint32_t splits_max = 1;
-                     bool resync = false; std::vector<io::SplitKey> held; };  ///< resync, held: io::Ledger::resync
-struct FeederDone { TaskId consumer; std::string input; std::uint64_t split_id = 0; std::uint32_t pass = 0; };
-using ToServer = std::variant<Hello, Ready, ReportProgress, EnterBarrier, OpenInput, FeederFiles, FeederLease, FeederDone>;
+  bool resync = false;
+  std::vector<io::SplitKey> held;  ///< resync, held: io::Ledger::resync
+  std::vector<io::SplitKey> done;
+};  ///< read and released; with splits_max 0 the news alone
+struct FeederDone {
+  TaskId consumer;
+  std::string input;
+  std::uint64_t split_id = 0;
+  std::uint32_t pass = 0;
+};  ///< of a feeder before `done`
+struct FeederGone {
+  TaskId consumer;
+};  ///< after DropConsumer: all that it did has been said
+using ToServer = std::variant<Hello, Ready, ReportProgress, EnterBarrier, OpenInput, FeederFiles,
+                              FeederLease, FeederDone, FeederGone>;
 
 // ---- agent -> process
 struct Welcome {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -18,6 +17,7 @@
 #include <optional>
 #include <thread>
 
+#include "runtime/os/fd.h"
 #include "runtime/wire/task_codec.h"
 
 namespace dlrun::task {
@@ -33,10 +33,7 @@ constexpr auto kHandshakeMax = seconds(5);
 constexpr auto kLinger = seconds(1);
 constexpr std::size_t kBarrierNamesMax = 65536;
 
-void close_fd(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
+using os::close_fd;
 
 template <class Answer>
 Status status_of(const Answer& answer) {
@@ -56,12 +53,14 @@ class TaskClient::Impl {
       return fail(Errc::kInvalidArgument,
                   "socket path '" + options_.socket_path + "' is empty or longer than 107 bytes");
     }
-    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (wake_fd_ < 0) return fail_errno("eventfd");
-    // Unique among all clients of the task and over its restarts, so that answers find their call.
+    DLRUN_ASSIGN(wake_, os::make_eventfd());
+    // Unique among all clients of the task, so that answers find their call, and above those of every
+    // earlier client: the job knows an old lease request by its number.
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof random, 0) != sizeof random) return fail_errno("getrandom");
-    next_request_ = (random << 20) | 1;
+    const auto ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Steady::now().time_since_epoch());
+    next_request_ = (static_cast<std::uint64_t>(ms.count()) << 24) | ((random & 0xfff) << 12) | 1;
     const auto now = Steady::now();
     give_up_at_ = now + options_.connect_timeout;
     thread_ = std::thread([this] { run(); });
@@ -82,13 +81,13 @@ class TaskClient::Impl {
       thread_.join();
     }
     close_fd(fd_);
-    close_fd(wake_fd_);
+    wake_.reset();
   }
 
   bool forked() const { return ::getpid() != owner_; }
   void abandon_in_child() {
     close_fd(fd_);
-    close_fd(wake_fd_);
+    wake_.reset();
   }
 
   Welcome welcome() {
@@ -110,7 +109,10 @@ class TaskClient::Impl {
                            : std::holds_alternative<ReportProgress>(message) ? &progress_
                                                                              : nullptr;
       if (state != nullptr) *state = bytes;
-      if (state == nullptr || state_ == State::kOpen) push(std::move(bytes), state == nullptr);
+      if (state == nullptr)
+        push(std::move(bytes), true);
+      else if (state_ == State::kOpen)
+        push_state(std::move(bytes), state);
     }
     wake();
     return {};
@@ -187,7 +189,8 @@ class TaskClient::Impl {
   };
   struct Frame {
     std::string bytes;
-    bool keep = false;  ///< one-way: sent after a reconnect too
+    bool keep = false;                     ///< one-way: sent after a reconnect too
+    const std::string* state_of = nullptr;  ///< ready_ or progress_, of which it says the latest
   };
 
   Status usable() const {
@@ -197,14 +200,24 @@ class TaskClient::Impl {
     return {};
   }
 
-  void wake() const {
-    const std::uint64_t one = 1;
-    (void)!::write(wake_fd_, &one, sizeof one);
-  }
+  void wake() const { os::ring_eventfd(wake_.get()); }
 
   void push(std::string bytes, bool keep) {
     queued_bytes_ += bytes.size();
-    out_.push_back({std::move(bytes), keep});
+    out_.push_back({std::move(bytes), keep, nullptr});
+  }
+
+  /// What was queued of the same state and not begun to be sent is out of date: it is replaced in its place, so that a
+  /// script that reports more often than the agent reads fills no queue.
+  void push_state(std::string bytes, const std::string* state) {
+    for (std::size_t i = head_sent_ > 0 ? 1 : 0; i < out_.size(); ++i) {
+      if (out_[i].state_of != state) continue;
+      queued_bytes_ = queued_bytes_ - out_[i].bytes.size() + bytes.size();
+      out_[i].bytes = std::move(bytes);
+      return;
+    }
+    push(std::move(bytes), false);
+    out_.back().state_of = state;
   }
 
   Result<ToClient> call(BarrierKey barrier, std::uint64_t request, ToServer message, bool repeat,
@@ -236,7 +249,7 @@ class TaskClient::Impl {
     auto backoff = kBackoffMin;
     Steady::time_point next_try = Steady::now();
     for (;;) {
-      pollfd polled[2] = {{wake_fd_, POLLIN, 0}, {fd_, POLLIN, 0}};
+      pollfd polled[2] = {{wake_.get(), POLLIN, 0}, {fd_, POLLIN, 0}};
       std::optional<Steady::time_point> until;
       {
         const std::lock_guard lock(mutex_);
@@ -255,10 +268,7 @@ class TaskClient::Impl {
         timeout = static_cast<int>(
             std::clamp<std::int64_t>((*until - Steady::now()) / milliseconds(1) + 1, 0, 60'000));
       ::poll(polled, 2, timeout);
-      if (polled[0].revents != 0) {
-        std::uint64_t count;
-        (void)!::read(wake_fd_, &count, sizeof count);
-      }
+      if (polled[0].revents != 0) os::drain_eventfd(wake_.get());
       const auto now = Steady::now();
       State state;
       {
@@ -442,8 +452,8 @@ class TaskClient::Impl {
     std::deque<Frame> waiting;
     waiting.swap(out_);
     queued_bytes_ = 0;
-    if (!ready_.empty()) push(ready_, false);
-    if (!progress_.empty()) push(progress_, false);
+    if (!ready_.empty()) push_state(ready_, &ready_);
+    if (!progress_.empty()) push_state(progress_, &progress_);
     for (const auto& call : calls_) {
       if (!call->answer) push(call->bytes, false);
     }
@@ -489,7 +499,7 @@ class TaskClient::Impl {
 
   ClientOptions options_;
   const pid_t owner_;
-  int wake_fd_ = -1;
+  os::Fd wake_;
   std::thread thread_;
 
   std::mutex mutex_;

@@ -9,7 +9,6 @@
 ///   - Ready and the last ReportProgress are state: they are sent again;
 ///   - barrier(), open_input() and feeder_files() are repeated as they were: they are idempotent;
 ///   - feeder_lease() ends with kUnavailable: ask again with resync = true and what the consumer holds;
-///   - FeederDone sent but perhaps not read is not repeated: the resync of the next lease tells.
 /// Errors: kUnavailable (Closed, or lost while waiting), kDeadlineExceeded, kPermissionDenied (token), kUnsupported (version),
 ///   kOverloaded (send queue full), kInvalidArgument (a message over 16 MiB), kFailedPrecondition (used after fork).
 /// Bounds: queue_messages_max unread messages and queue_bytes_max unsent bytes; when the unread queue is full the oldest is
@@ -60,7 +59,7 @@ class TaskClient {
 
   /// The latest Welcome (a restarted agent sends it again).
   Welcome welcome() const;
-  /// Queues; does not block. For one-way messages: Ready, ReportProgress, FeederDone, and raw use.
+  /// Queues; does not block. For one-way messages: Ready, ReportProgress, FeederGone, and raw use.
   Status send(ToServer message);
   /// The next message that answers no call. StopNow comes here too.
   Result<ToClient> receive(Duration timeout);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,36 +10,25 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "runtime/base/constant_time.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/rng.h"
+#include "runtime/os/event_loop.h"
 #include "runtime/wire/task_codec.h"
 
 namespace dlrun::task {
 namespace {
 
-using std::chrono::milliseconds;
+using os::close_fd;
 
 constexpr std::size_t kReadBytes = 64u << 10;
 constexpr Duration kCloseLinger = std::chrono::seconds(1);
-
-void close_fd(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
-
-/// In time that depends on nothing.
-bool same_token(const cluster::Token& a, const cluster::Token& b) {
-  unsigned differ = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned>(a[i] ^ b[i]);
-  return differ == 0;
-}
 
 /// The request number of an answer; 0 = it answers none.
 std::uint64_t request_of(const ToClient& m) {
@@ -66,34 +54,20 @@ class TaskServer::Impl {
     struct stat st {};
     if (::stat(options_.socket_dir.c_str(), &st) != 0)
       return fail_errno("socket directory " + options_.socket_dir);
-    epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
-    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (epoll_fd_ < 0 || wake_fd_ < 0) return fail_errno("epoll");
-    watch(wake_fd_, 0, EPOLLIN);
-    thread_ = std::thread([this] { run(); });
-    return {};
+    return loop_.start({[this](std::uint64_t id, std::uint32_t events) { on_ready(id, events); },
+                        [this](TimePoint now) { return on_time(now); }});
   }
 
   ~Impl() {
-    if (thread_.joinable()) {
-      {
-        const std::lock_guard lock(mutex_);
-        quit_ = true;
-      }
-      wake();
-      thread_.join();
-    }
+    loop_.stop();
     for (auto& [id, c] : connections_) close_fd(c.fd);
     for (auto& [id, l] : listeners_) close_fd(l.fd);
-    close_fd(wake_fd_);
-    close_fd(epoll_fd_);
   }
 
   std::string path_of(const TaskId& task) const {
-    std::uint64_t h = 0xcbf29ce484222325ULL;  // FNV-1a: the same in every process
-    for (const char c : to_string(task)) h = (h ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
     char name[32];
-    std::snprintf(name, sizeof name, "/t%016llx", static_cast<unsigned long long>(mix64(h)));
+    std::snprintf(name, sizeof name, "/t%016llx",
+                  static_cast<unsigned long long>(mix64(fnv1a(to_string(task)))));
     return options_.socket_dir + name;
   }
 
@@ -122,29 +96,19 @@ class TaskServer::Impl {
     }
     const std::uint64_t id = next_id_++;
     tasks_[task] = Entry{token, std::move(welcome), id, {}};
-    calls_.push_back([this, id, fd, task, path] {
+    loop_.post([this, id, fd, task, path] {
       listeners_[id] = Listener{fd, task, path};
-      watch(fd, id, EPOLLIN);
+      loop_.watch(fd, id, EPOLLIN);
     });
-    wake();
     return path;
-  }
-
-  Status set_welcome(const TaskId& task, Welcome welcome) {
-    const std::lock_guard lock(mutex_);
-    const auto it = tasks_.find(task);
-    if (it == tasks_.end()) return fail(Errc::kNotFound, to_string(task) + " is not open");
-    it->second.welcome = std::move(welcome);
-    return {};
   }
 
   void close(const TaskId& task) {
     const std::lock_guard lock(mutex_);
     const auto it = tasks_.find(task);
     if (it == tasks_.end()) return;
-    calls_.push_back([this, id = it->second.listener, task] { do_close(id, task); });
+    loop_.post([this, id = it->second.listener, task] { do_close(id, task); });
     tasks_.erase(it);
-    wake();
   }
 
   Status send(const TaskId& task, std::optional<PeerKind> only, const ToClient& message) {
@@ -170,10 +134,9 @@ class TaskServer::Impl {
       return fail(Errc::kUnavailable,
                   to_string(task) + ": no process is connected that waits for this");
     }
-    calls_.push_back([this, to = std::move(to), bytes = std::move(bytes)] {
+    loop_.post([this, to = std::move(to), bytes = std::move(bytes)] {
       for (const auto id : to) queue(id, bytes);
     });
-    wake();
     return {};
   }
 
@@ -210,51 +173,21 @@ class TaskServer::Impl {
     std::string who;  ///< pid and uid
   };
 
-  void wake() {
-    const std::uint64_t one = 1;
-    (void)!::write(wake_fd_, &one, sizeof one);
-  }
-
-  void watch(int fd, std::uint64_t id, std::uint32_t events) {
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = id;
-    ::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event);
-  }
-
   void log(const std::string& line) const {
     if (callbacks_.on_log) callbacks_.on_log(line);
   }
 
-  void run() {
-    epoll_event events[64];
-    for (;;) {
-      std::deque<std::function<void()>> calls;
-      {
-        const std::lock_guard lock(mutex_);
-        if (quit_) return;
-        calls.swap(calls_);
-      }
-      for (auto& call : calls) call();
-      const int n = ::epoll_wait(epoll_fd_, events, 64, next_timeout());
-      for (int i = 0; i < n; ++i) {
-        const std::uint64_t id = events[i].data.u64;
-        if (id == 0) {
-          std::uint64_t count;
-          (void)!::read(wake_fd_, &count, sizeof count);
-        } else if (listeners_.contains(id)) {
-          accept_all(id);
-        } else {
-          if ((events[i].events & EPOLLOUT) != 0) flush(id);
-          if ((events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_some(id);
-        }
-      }
+  void on_ready(std::uint64_t id, std::uint32_t events) {
+    if (listeners_.contains(id)) {
+      accept_all(id);
+      return;
     }
+    if ((events & EPOLLOUT) != 0) flush(id);
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_some(id);
   }
 
-  /// Closes what is over time; ms until the next, -1 = none. Connections that wait for something are few.
-  int next_timeout() {
-    const TimePoint now = clock_.now();
+  /// Closes what is over time; when to look again. Connections that wait for something are few.
+  std::optional<TimePoint> on_time(TimePoint now) {
     std::optional<TimePoint> next;
     std::vector<std::uint64_t> late;
     for (const std::uint64_t id : timed_) {
@@ -271,9 +204,7 @@ class TaskServer::Impl {
       if (!connections_[id].closing) log(connections_[id].who + ": no Hello in time");
       drop(id);
     }
-    if (!next) return -1;
-    return static_cast<int>(
-        std::clamp<std::int64_t>((*next - now) / milliseconds(1) + 1, 0, 60'000));
+    return next;
   }
 
   void accept_all(std::uint64_t listener_id) {
@@ -306,7 +237,7 @@ class TaskServer::Impl {
       c.hello_by = clock_.now() + options_.hello_timeout;
       connections_[id] = std::move(c);
       timed_.insert(id);
-      watch(fd, id, EPOLLIN);
+      loop_.watch(fd, id, EPOLLIN);
     }
   }
 
@@ -396,7 +327,7 @@ class TaskServer::Impl {
     {
       const std::lock_guard lock(mutex_);
       const auto task = tasks_.find(c.task);
-      if (task != tasks_.end() && same_token(task->second.token, hello.token) &&
+      if (task != tasks_.end() && equal_constant_time(task->second.token, hello.token) &&
           hello.version > 0) {
         welcome = task->second.welcome;
         task->second.peers[id].kind = hello.kind;
@@ -481,15 +412,13 @@ class TaskServer::Impl {
       c->out_sent = 0;
     }
     if (all && c->closing) {
-      // The peer may still be writing: closing now could turn what we sent into a reset. Wait for its end or close_by.
+      // The peer may still be writing: closing now could turn what we sent into a reset. Wait for
+      // its end or close_by.
       ::shutdown(c->fd, SHUT_WR);
     }
     if (all == c->writing) {
       c->writing = !all;
-      epoll_event event{};
-      event.events = EPOLLIN | (c->writing ? std::uint32_t{EPOLLOUT} : 0u);
-      event.data.u64 = id;
-      ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, c->fd, &event);
+      loop_.change(c->fd, id, EPOLLIN | (c->writing ? EPOLLOUT : 0u));
     }
   }
 
@@ -537,14 +466,11 @@ class TaskServer::Impl {
   ServerOptions options_;
   ServerCallbacks callbacks_;
   SystemClock clock_;
-  int epoll_fd_ = -1, wake_fd_ = -1;
-  std::thread thread_;
+  os::EventLoop loop_;
 
-  std::mutex mutex_;  // tasks_, calls_, next_id_, quit_. Never held while a callback runs.
+  std::mutex mutex_;  // tasks_, next_id_. Never held while a callback runs.
   std::unordered_map<TaskId, Entry> tasks_;
-  std::deque<std::function<void()>> calls_;
   std::uint64_t next_id_ = 1;
-  bool quit_ = false;
 
   // Of the thread.
   std::map<std::uint64_t, Listener> listeners_;
@@ -566,9 +492,6 @@ std::string TaskServer::socket_path(const TaskId& task) const { return impl_->pa
 Result<std::string> TaskServer::open(const TaskId& task, const cluster::Token& token,
                                      Welcome welcome) {
   return impl_->open(task, token, std::move(welcome));
-}
-Status TaskServer::set_welcome(const TaskId& task, Welcome welcome) {
-  return impl_->set_welcome(task, std::move(welcome));
 }
 void TaskServer::close(const TaskId& task) { impl_->close(task); }
 Status TaskServer::send(const TaskId& task, ToClient message) {

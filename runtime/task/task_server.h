@@ -1,18 +1,23 @@
 #pragma once
-/// runtime/task/task_server.h: the agent's side: one Unix socket per task, one epoll thread for all of them. No CAF.
-/// A task's socket serves any number of its processes (up to connections_per_task_max), each with the task's token.
-/// The socket's path is a function of (socket_dir, task): a restarted agent that opens the task again gets the same path,
-/// so that clients find it (DLRUN_SOCKET never changes). Keep socket_dir short: path <= 107 bytes, else kInvalidArgument.
+/// runtime/task/task_server.h: the agent's side: one Unix socket per task, one epoll thread for all
+/// of them. No CAF. A task's socket serves any number of its processes (up to
+/// connections_per_task_max), each with the task's token. The socket's path is a function of
+/// (socket_dir, task): a restarted agent that opens the task again gets the same path, so that
+/// clients find it (DLRUN_SOCKET never changes). Keep socket_dir short: path <= 107 bytes, else
+/// kInvalidArgument.
 ///
 /// Connection: Accepted -1-> Open -2-> Gone; Accepted -3-> Gone
-///   1: Hello with the right token (compared in constant time) within hello_timeout; answered with Welcome.
-///   2: the peer closed, broke the framing, or let out_bytes_max pile up. 3: anything else: Refused, closed.
-/// Answers with a request number (InputAt, FeederReply) go to the connection that asked; everything else to all connections
-/// of the task (of a kind, where `send` names one).
-/// Hostile bytes: a frame over 16 MiB, no message, an unknown message, an unsolicited Hello: that connection is closed (an
-/// unknown kind of message of a newer peer is skipped), `on_log` gets a line; nothing else happens.
-/// Bounds: the constants of ServerOptions. Threads: methods from any thread; callbacks on the server's thread, one at a time;
-/// they must not block, and may call send().
+///   1: Hello with the right token (compared in constant time) within hello_timeout; answered with
+///      Welcome.
+///   2: the peer closed, broke the framing, or let out_bytes_max pile up. 3: anything else:
+///      Refused, closed.
+/// Answers with a request number (InputAt, FeederReply) go to the connection that asked; everything
+/// else to all connections of the task (of a kind, where `send` names one).
+/// Hostile bytes: a frame over 16 MiB, no message, an unknown message, an unsolicited Hello: that
+/// connection is closed (an unknown kind of message of a newer peer is skipped), `on_log` gets a
+/// line; nothing else happens.
+/// Bounds: the constants of ServerOptions. Threads: methods from any thread; callbacks on the
+/// server's thread, one at a time; they must not block, and may call send().
 
 #include <cstdint>
 #include <functional>
@@ -35,7 +40,8 @@ struct ServerOptions {
 };
 
 struct ServerCallbacks {
-  /// Hello included (after the token was checked), so that the agent learns kind and pid. `kind` is the sender's.
+  /// Hello included (after the token was checked), so that the agent learns kind and pid. `kind` is
+  /// the sender's.
   std::function<void(const TaskId&, PeerKind kind, ToServer)> on_message;
   /// A connection of the task closed; `left` = how many of that kind are still open.
   std::function<void(const TaskId&, PeerKind kind, std::size_t left)> on_gone;
@@ -51,11 +57,11 @@ class TaskServer {
 
   /// The path that open(task) will listen on.
   std::string socket_path(const TaskId& task) const;
-  /// Listens for the task and returns the path. `welcome.version` is set per peer. kAlreadyExists when open.
+  /// Listens for the task and returns the path. `welcome.version` is set per peer. kAlreadyExists
+  /// when open.
   Result<std::string> open(const TaskId& task, const cluster::Token& token, Welcome welcome);
-  /// Replaces what later Hellos are answered with (the PsView is known when the gang starts).
-  Status set_welcome(const TaskId& task, Welcome welcome);
-  /// Sends what is queued for at most 1 s, closes the connections, unlinks the socket. Unknown task: nothing.
+  /// Sends what is queued for at most 1 s, closes the connections, unlinks the socket. Unknown
+  /// task: nothing.
   void close(const TaskId& task);
 
   /// kNotFound (not open), kUnavailable (no connection: nothing is kept), kOverloaded.

@@ -1,7 +1,6 @@
 #include "runtime/transport/zmq_transport.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "runtime/base/assert.h"
+#include "runtime/os/fd.h"
 
 namespace dlrun::transport {
 
@@ -100,24 +100,6 @@ class Socket {
   void* handle_;
 };
 
-struct EventFd {
-  int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  EventFd() = default;
-  ~EventFd() {
-    if (fd >= 0) ::close(fd);
-  }
-  EventFd(const EventFd&) = delete;
-  EventFd& operator=(const EventFd&) = delete;
-  void signal() const noexcept {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = ::write(fd, &one, sizeof one);  // full means signalled already
-  }
-  void clear() const noexcept {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto n = ::read(fd, &count, sizeof count);
-  }
-};
-
 /// A received zmq_msg_t on the heap, as a frame.
 struct HeldMessage {
   zmq_msg_t msg;
@@ -196,23 +178,23 @@ long poll_ms(Duration timeout) {
 class ZmqChannel : public Channel {
  public:
   explicit ZmqChannel(std::shared_ptr<void> context) : context_(std::move(context)) {}
-  void wake() noexcept override { event_.signal(); }
-  bool good() const noexcept { return event_.fd >= 0; }
+  void wake() noexcept override { os::ring_eventfd(event_.get()); }
+  bool good() const noexcept { return static_cast<bool>(event_); }
 
  protected:
   /// true: some socket may have a message. Polls once.
   Result<bool> wait(std::vector<zmq_pollitem_t>& items, Duration timeout) {
-    items.push_back({nullptr, event_.fd, ZMQ_POLLIN, 0});
+    items.push_back({nullptr, event_.get(), ZMQ_POLLIN, 0});
     const int n = zmq_poll(items.data(), static_cast<int>(items.size()), poll_ms(timeout));
     if (n < 0 && zmq_errno() != EINTR) return zmq_fail("poll");
     const bool woken = n > 0 && (items.back().revents & ZMQ_POLLIN) != 0;
-    if (woken) event_.clear();
+    if (woken) os::drain_eventfd(event_.get());
     items.pop_back();
     return n > (woken ? 1 : 0);
   }
 
   std::shared_ptr<void> context_;
-  EventFd event_;
+  os::Fd event_ = os::make_eventfd().value_or(os::Fd());
 };
 
 class ZmqListener final : public ZmqChannel {

@@ -64,27 +64,6 @@ struct InputSpec {
   badRecordsMax @13 :UInt64;
 }
 
-struct TableSchema {
-  id @0 :UInt32;
-  name @1 :Text;
-  kind @2 :UInt8;
-  rows @3 :UInt64;
-  dim @4 :UInt32;
-  optimizer @5 :UInt8;
-  learningRate @6 :Float32;
-  beta @7 :Float32;
-  l1 @8 :Float32;
-  l2 @9 :Float32;
-  epsilon @10 :Float32;
-  accumulator @11 :Float32;
-  initializer @12 :UInt8;
-  initA @13 :Float32;
-  initB @14 :Float32;
-  seed @15 :UInt64;
-  consistency @16 :UInt8;
-  staleness @17 :UInt32;
-}
-
 # `count` slots in a row live on `shard`.
 struct SlotRun {
   shard @0 :UInt32;

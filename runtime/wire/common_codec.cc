@@ -110,52 +110,6 @@ Result<io::InputSpec> get(schema::InputSpec::Reader from) {
   return s;
 }
 
-void put(schema::TableSchema::Builder to, const ps::TableSchema& from) {
-  to.setId(from.id);
-  to.setName(from.name);
-  to.setKind(static_cast<std::uint8_t>(from.kind));
-  to.setRows(from.rows);
-  to.setDim(from.dim);
-  to.setOptimizer(static_cast<std::uint8_t>(from.optimizer));
-  to.setLearningRate(from.learning_rate);
-  to.setBeta(from.beta);
-  to.setL1(from.l1);
-  to.setL2(from.l2);
-  to.setEpsilon(from.epsilon);
-  to.setAccumulator(from.accumulator);
-  to.setInitializer(static_cast<std::uint8_t>(from.initializer));
-  to.setInitA(from.init_a);
-  to.setInitB(from.init_b);
-  to.setSeed(from.seed);
-  to.setConsistency(static_cast<std::uint8_t>(from.consistency));
-  to.setStaleness(from.staleness);
-}
-
-Result<ps::TableSchema> get(schema::TableSchema::Reader from) {
-  ps::TableSchema s;
-  s.id = from.getId();
-  s.name = to_string(from.getName());
-  DLRUN_ASSIGN(s.kind, get_enum(from.getKind(), ps::KeyKind::kSparse, "table kind"));
-  s.rows = from.getRows();
-  s.dim = from.getDim();
-  DLRUN_ASSIGN(s.optimizer, get_enum(from.getOptimizer(), ps::Optimizer::kAssign, "optimizer"));
-  s.learning_rate = from.getLearningRate();
-  s.beta = from.getBeta();
-  s.l1 = from.getL1();
-  s.l2 = from.getL2();
-  s.epsilon = from.getEpsilon();
-  s.accumulator = from.getAccumulator();
-  DLRUN_ASSIGN(s.initializer,
-               get_enum(from.getInitializer(), ps::Initializer::kNormal, "initializer"));
-  s.init_a = from.getInitA();
-  s.init_b = from.getInitB();
-  s.seed = from.getSeed();
-  DLRUN_ASSIGN(s.consistency,
-               get_enum(from.getConsistency(), ps::Consistency::kAsp, "consistency"));
-  s.staleness = from.getStaleness();
-  return s;
-}
-
 void put(schema::SlotMap::Builder to, const ps::SlotMap& from) {
   put(to.initEpoch(), from.epoch);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;

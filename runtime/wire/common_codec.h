@@ -1,7 +1,8 @@
 #pragma once
-/// runtime/wire/common_codec.h: shared structures <-> common.capnp. For codecs only (it includes capnp).
-/// `put` fills a builder; `get` checks and returns kCorrupt for an enum out of range, a token that is not 32 bytes, a slot map
-/// that does not cover all slots. kj's exceptions may leave these functions: call them inside wire::from_bytes().
+/// runtime/wire/common_codec.h: shared structures <-> common.capnp. For codecs only (it includes
+/// capnp). `put` fills a builder; `get` checks and returns kCorrupt for an enum out of range, a
+/// token that is not 32 bytes, a slot map that does not cover all slots. kj's exceptions may leave
+/// these functions: call them inside wire::from_bytes().
 
 #include <array>
 #include <string>
@@ -27,7 +28,6 @@ void put(schema::Split::Builder to, const io::Split& from);
 void put(capnp::List<schema::SplitKey>::Builder to, const std::vector<io::SplitKey>& from);
 void put(schema::LeaseAnswer::Builder to, const io::LeaseAnswer& from);
 void put(schema::InputSpec::Builder to, const io::InputSpec& from);
-void put(schema::TableSchema::Builder to, const ps::TableSchema& from);
 void put(schema::SlotMap::Builder to, const ps::SlotMap& from);
 void put(schema::ShardEndpoint::Builder to, const ps::ShardEndpoint& from);
 void put(schema::PsView::Builder to, const ps::PsView& from);
@@ -44,7 +44,6 @@ io::Split get(schema::Split::Reader from);
 std::vector<io::SplitKey> get(capnp::List<schema::SplitKey>::Reader from);
 Result<io::LeaseAnswer> get(schema::LeaseAnswer::Reader from);
 Result<io::InputSpec> get(schema::InputSpec::Reader from);
-Result<ps::TableSchema> get(schema::TableSchema::Reader from);
 Result<ps::SlotMap> get(schema::SlotMap::Reader from);
 ps::ShardEndpoint get(schema::ShardEndpoint::Reader from);
 Result<ps::PsView> get(schema::PsView::Reader from);

@@ -19,6 +19,7 @@ struct TaskUpdate {
   end @3 :Job.TaskEnd;
   ready @4 :ReadyInfo;
   pid @5 :Int64;
+  warning @6 :Data;
 }
 
 struct Member {
@@ -54,10 +55,13 @@ struct PrepareTask {
   inputs @10 :List(Common.InputSpec);
   timeLimitNs @11 :Int64;
   startAtOnce @12 :Bool;
+  ready @13 :UInt8;
+  outputs @14 :List(Job.OutputSpec);
+  cwdRequired @15 :Bool;
 }
 
 struct StartTask {
-  members @0 :List(Member);
+  members @0 :List(Member);  # of version 0.1: nobody reads it, and one list per task is the square of the gang. Not written.
   env @1 :List(Common.EnvPair);
   ps @2 :Common.PsView;
 }
@@ -106,6 +110,7 @@ struct ToAgent {
     taskEndAck @9 :Void;
     heartbeatAck @10 :HeartbeatAck;
     splitDoneAck @11 :SplitRef;
+    commitOutputs @12 :List(Job.OutputSpec);
   }
 }
 
@@ -142,6 +147,12 @@ struct LeaseSplits {
   request @2 :UInt64;
   resync @3 :Bool;
   held @4 :List(Common.SplitKey);
+  done @5 :List(Common.SplitKey);
+}
+
+struct OutputsCommitted {
+  error @0 :Int32;
+  errorContext @1 :Data;
 }
 
 struct FromAgent {
@@ -157,5 +168,6 @@ struct FromAgent {
     leaseSplits @8 :LeaseSplits;
     splitDone @9 :SplitRef;
     workerGoneAck @10 :Common.TaskId;
+    outputsCommitted @11 :OutputsCommitted;
   }
 }

@@ -17,6 +17,7 @@ void put(schema::TaskUpdate::Builder to, const TaskUpdate& from) {
   to.initReady().setPsTcp(from.ready.ps_tcp);
   to.getReady().setPsIpc(data_of(from.ready.ps_ipc));
   to.setPid(from.pid);
+  to.setWarning(data_of(from.warning));
 }
 
 Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
@@ -28,6 +29,7 @@ Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
   update.ready.ps_tcp = to_string(from.getReady().getPsTcp());
   update.ready.ps_ipc = to_string(from.getReady().getPsIpc());
   update.pid = from.getPid();
+  update.warning = to_string(from.getWarning());
   return update;
 }
 
@@ -69,16 +71,12 @@ struct PutToAgent {
     wire::put(b.initInputs(m.inputs.size()), m.inputs);
     b.setTimeLimitNs(m.time_limit.count());
     b.setStartAtOnce(m.start_at_once);
+    b.setReady(static_cast<std::uint8_t>(m.ready));
+    wire::put(b.initOutputs(m.outputs.size()), m.outputs);
+    b.setCwdRequired(m.cwd_required);
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
-    auto members = b.initMembers(m.members.size());
-    for (unsigned i = 0; i < m.members.size(); ++i) {
-      wire::put(members[i].initTask(), m.members[i].task);
-      members[i].setNode(m.members[i].node.value);
-      members[i].setAddress(m.members[i].address);
-      wire::put(members[i].initPorts(m.members[i].ports.size()), m.members[i].ports);
-    }
     wire::put(b.initEnv(m.env.size()), m.env);
     if (!m.ps.map.owner.empty()) wire::put(b.initPs(), m.ps);
   }
@@ -108,6 +106,7 @@ struct PutToAgent {
     b.setKnown(m.known);
   }
   void operator()(const SplitDoneAck& m) { put(to.initSplitDoneAck(), m.input, m.split_id, m.pass); }
+  void operator()(const CommitOutputs& m) { wire::put(to.initCommitOutputs(m.outputs.size()), m.outputs); }
 };
 
 struct PutFromAgent {
@@ -154,9 +153,15 @@ struct PutFromAgent {
     b.setRequest(m.request);
     b.setResync(m.resync);
     wire::put(b.initHeld(m.held.size()), m.held);
+    wire::put(b.initDone(m.done.size()), m.done);
   }
   void operator()(const SplitDone& m) { put(to.initSplitDone(), m.input, m.split_id, m.pass); }
   void operator()(const WorkerGoneAck& m) { wire::put(to.initWorkerGoneAck(), m.worker); }
+  void operator()(const OutputsCommitted& m) {
+    auto b = to.initOutputsCommitted();
+    b.setError(static_cast<std::int32_t>(m.error));
+    b.setErrorContext(data_of(m.error_context));
+  }
 };
 
 /// The task that a message is about; null for those about a node.
@@ -215,18 +220,14 @@ Result<ToAgent> get(schema_to::Reader from) {
       DLRUN_ASSIGN(m.inputs, wire::get(r.getInputs()));
       m.time_limit = Duration(r.getTimeLimitNs());
       m.start_at_once = r.getStartAtOnce();
+      DLRUN_ASSIGN(m.ready, get_enum(r.getReady(), ReadyWhen::kPort, "readiness"));
+      m.outputs = wire::get(r.getOutputs());
+      m.cwd_required = r.getCwdRequired();
       return m;
     }
     case schema_to::START_TASK: {
       const auto r = from.getStartTask();
       StartTask m{.task = task, .epoch = epoch};
-      for (const auto member : r.getMembers()) {
-        auto& out = m.members.emplace_back();
-        DLRUN_ASSIGN(out.task, wire::get(member.getTask()));
-        out.node = NodeId(to_string(member.getNode()));
-        out.address = to_string(member.getAddress());
-        out.ports = wire::get(member.getPorts());
-      }
       m.env = wire::get(r.getEnv());
       if (r.hasPs()) {
         DLRUN_ASSIGN(m.ps, wire::get(r.getPs()));
@@ -259,6 +260,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       const auto r = from.getSplitDoneAck();
       return SplitDoneAck{task, epoch, to_string(r.getInput()), r.getSplitId(), r.getPass()};
     }
+    case schema_to::COMMIT_OUTPUTS: return CommitOutputs{task, epoch, wire::get(from.getCommitOutputs())};
   }
   return fail(Errc::kUnsupported, "message to an agent: unknown kind " + std::to_string(static_cast<int>(from.which())));
 }
@@ -296,7 +298,7 @@ Result<FromAgent> get(schema_from::Reader from) {
     case schema_from::LEASE_SPLITS: {
       const auto r = from.getLeaseSplits();
       return LeaseSplits{task,           epoch, to_string(r.getInput()), r.getSplitsMax(), r.getRequest(),
-                         r.getResync(), wire::get(r.getHeld())};
+                         r.getResync(), wire::get(r.getHeld()), wire::get(r.getDone())};
     }
     case schema_from::SPLIT_DONE: {
       const auto r = from.getSplitDone();
@@ -305,6 +307,10 @@ Result<FromAgent> get(schema_from::Reader from) {
     case schema_from::WORKER_GONE_ACK: {
       DLRUN_ASSIGN(const TaskId worker, wire::get(from.getWorkerGoneAck()));
       return WorkerGoneAck{task, worker, epoch};
+    }
+    case schema_from::OUTPUTS_COMMITTED: {
+      const auto r = from.getOutputsCommitted();
+      return OutputsCommitted{task, epoch, static_cast<Errc>(r.getError()), to_string(r.getErrorContext())};
     }
   }
   return fail(Errc::kUnsupported, "message from an agent: unknown kind " + std::to_string(static_cast<int>(from.which())));

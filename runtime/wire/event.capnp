@@ -84,6 +84,7 @@ struct SplitsLeased {
   request @3 :UInt64;
   resync @4 :Bool;
   held @5 :List(Common.SplitKey);
+  done @6 :List(Common.SplitKey);
 }
 
 struct SplitFinished {
@@ -98,6 +99,17 @@ struct BarrierMet {
   role @1 :Text;
   name @2 :Data;
   round @3 :UInt64;
+}
+
+struct JobHeld {
+  held @0 :Bool;
+  reason @1 :Data;
+}
+
+struct TaskWarned {
+  task @0 :Common.TaskId;
+  epoch @1 :Common.Epoch;
+  text @2 :Data;
 }
 
 struct Event {
@@ -119,5 +131,8 @@ struct Event {
     splitsLeased @14 :SplitsLeased;
     splitFinished @15 :SplitFinished;
     barrierMet @16 :BarrierMet;
+    jobHeld @17 :JobHeld;
+    commitGranted @18 :UInt32;  # the generation
+    taskWarned @19 :TaskWarned;
   }
 }

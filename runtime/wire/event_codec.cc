@@ -93,6 +93,7 @@ struct PutEvent {
     b.setRequest(e.request);
     b.setResync(e.resync);
     put(b.initHeld(e.held.size()), e.held);
+    put(b.initDone(e.done.size()), e.done);
   }
   void operator()(const SplitFinished& e) {
     auto b = to.initSplitFinished();
@@ -107,6 +108,18 @@ struct PutEvent {
     b.setRole(e.role);
     b.setName(data_of(e.name));
     b.setRound(e.round);
+  }
+  void operator()(const JobHeld& e) {
+    auto b = to.initJobHeld();
+    b.setHeld(e.held);
+    b.setReason(data_of(e.reason));
+  }
+  void operator()(const CommitGranted& e) { to.setCommitGranted(e.generation.value); }
+  void operator()(const TaskWarned& e) {
+    auto b = to.initTaskWarned();
+    put(b.initTask(), e.task);
+    put(b.initEpoch(), e.epoch);
+    b.setText(data_of(e.text));
   }
 };
 
@@ -179,17 +192,25 @@ Result<Event> get(schema::Event::Reader from) {
       const auto r = from.getSplitsLeased();
       DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
       return SplitsLeased{std::move(consumer), to_string(r.getInput()), r.getSplitsMax(), r.getRequest(),
-                          r.getResync(), wire::get(r.getHeld())};
+                          r.getResync(), wire::get(r.getHeld()), wire::get(r.getDone())};
     }
     case schema::Event::SPLIT_FINISHED: {
       const auto r = from.getSplitFinished();
       DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
       return SplitFinished{std::move(consumer), to_string(r.getInput()), r.getSplitId(), r.getPass()};
     }
+    case schema::Event::TASK_WARNED: {
+      const auto r = from.getTaskWarned();
+      DLRUN_ASSIGN(TaskId task, wire::get(r.getTask()));
+      return TaskWarned{std::move(task), wire::get(r.getEpoch()), to_string(r.getText()), at};
+    }
     case schema::Event::BARRIER_MET: {
       const auto r = from.getBarrierMet();
       return BarrierMet{job, Generation(r.getGeneration()), to_string(r.getRole()), to_string(r.getName()), r.getRound()};
     }
+    case schema::Event::JOB_HELD:
+      return JobHeld{job, from.getJobHeld().getHeld(), to_string(from.getJobHeld().getReason()), at};
+    case schema::Event::COMMIT_GRANTED: return CommitGranted{job, Generation(from.getCommitGranted()), at};
   }
   return fail(Errc::kUnsupported, "event log: unknown event " + std::to_string(static_cast<int>(from.which())));
 }
@@ -211,6 +232,14 @@ std::string encode(const Event& event) {
 
 Result<Event> decode_event(std::string_view bytes) {
   return from_bytes<schema::Event>(bytes, "event", [](schema::Event::Reader r) { return get(r); });
+}
+
+Result<SeenKey> decode_submit_key(std::string_view bytes) {
+  return from_bytes<schema::Event>(bytes, "event", [](schema::Event::Reader r) -> Result<SeenKey> {
+    if (r.which() != schema::Event::JOB_SUBMITTED) return SeenKey{};
+    const auto submitted = r.getJobSubmitted();
+    return SeenKey{to_string(submitted.getKey()), JobId(r.getJob()), submitted.getFingerprint()};
+  });
 }
 
 std::string encode(const JobView& view) {

@@ -45,6 +45,13 @@ struct RoleSpec {
   resources @8 :Resources;
   require @9 :List(Label);
   after @10 :List(Data);
+  ready @11 :UInt8;
+}
+
+struct OutputSpec {
+  name @0 :Text;
+  path @1 :Data;
+  role @2 :Text;
 }
 
 struct JobSpec {
@@ -62,6 +69,8 @@ struct JobSpec {
   envPolicy @11 :UInt8;
   submitEnv @12 :List(Common.EnvPair);
   cwd @13 :Data;
+  hold @14 :Bool;
+  outputs @15 :List(OutputSpec);
 }
 
 struct TaskEnd {

@@ -4,7 +4,7 @@ namespace dlrun::wire {
 
 using namespace cluster;
 
-Result<Cause> get_cause(std::uint8_t value) { return get_enum(value, Cause::kCoordinator, "cause"); }
+Result<Cause> get_cause(std::uint8_t value) { return get_enum(value, Cause::kStopped, "cause"); }
 Result<JobState> get_job_state(std::uint8_t value) { return get_enum(value, JobState::kPreempted, "job state"); }
 
 void put(capnp::List<schema::Label>::Builder to, const sched::Labels& from) {
@@ -81,6 +81,7 @@ void put(schema::RoleSpec::Builder to, const RoleSpec& from) {
   wire::put(to.initResources(), from.resources);
   wire::put(to.initRequire(from.require.size()), from.require);
   wire::put(to.initAfter(from.after.size()), from.after);
+  to.setReady(static_cast<std::uint8_t>(from.ready));
 }
 
 Result<RoleSpec> get(schema::RoleSpec::Reader from) {
@@ -96,6 +97,7 @@ Result<RoleSpec> get(schema::RoleSpec::Reader from) {
   role.resources = wire::get(from.getResources());
   role.require = wire::get(from.getRequire());
   role.after = wire::get(from.getAfter());
+  DLRUN_ASSIGN(role.ready, get_enum(from.getReady(), ReadyWhen::kPort, "readiness"));
   return role;
 }
 
@@ -127,6 +129,21 @@ Result<TaskView> get(schema::TaskView::Reader from) {
 
 }  // namespace
 
+void put(capnp::List<schema::OutputSpec>::Builder to, const std::vector<OutputSpec>& from) {
+  for (unsigned i = 0; i < from.size(); ++i) {
+    to[i].setName(from[i].name);
+    to[i].setPath(data_of(from[i].path));
+    to[i].setRole(from[i].role);
+  }
+}
+
+std::vector<OutputSpec> get(capnp::List<schema::OutputSpec>::Reader from) {
+  std::vector<OutputSpec> outputs;
+  for (const auto output : from)
+    outputs.push_back({to_string(output.getName()), to_string(output.getPath()), to_string(output.getRole())});
+  return outputs;
+}
+
 void put(schema::JobSpec::Builder to, const JobSpec& from) {
   to.setName(from.name);
   to.setOwner(from.owner);
@@ -144,6 +161,8 @@ void put(schema::JobSpec::Builder to, const JobSpec& from) {
   to.setEnvPolicy(static_cast<std::uint8_t>(from.env_policy));
   put(to.initSubmitEnv(from.submit_env.size()), from.submit_env);
   to.setCwd(data_of(from.cwd));
+  to.setHold(from.hold);
+  put(to.initOutputs(from.outputs.size()), from.outputs);
 }
 
 Result<JobSpec> get(schema::JobSpec::Reader from) {
@@ -166,6 +185,8 @@ Result<JobSpec> get(schema::JobSpec::Reader from) {
   spec.failure_grace = Duration(from.getFailureGraceNs());
   DLRUN_ASSIGN(spec.env_policy, get_enum(from.getEnvPolicy(), EnvPolicy::kInherit, "environment policy"));
   spec.submit_env = get(from.getSubmitEnv());
+  spec.hold = from.getHold();
+  spec.outputs = get(from.getOutputs());
   spec.cwd = to_string(from.getCwd());
   return spec;
 }

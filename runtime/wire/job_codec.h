@@ -13,6 +13,7 @@ void put(capnp::List<std::uint16_t>::Builder to, const std::vector<std::uint16_t
 void put(schema::Resources::Builder to, const sched::Resources& from);
 void put(schema::PlacedSlot::Builder to, const sched::Slot& from);
 void put(schema::NodeCapacity::Builder to, const sched::NodeCapacity& from);
+void put(capnp::List<schema::OutputSpec>::Builder to, const std::vector<cluster::OutputSpec>& from);
 void put(schema::JobSpec::Builder to, const cluster::JobSpec& from);
 void put(schema::TaskEnd::Builder to, const cluster::TaskEnd& from);
 void put(schema::JobView::Builder to, const cluster::JobView& from);
@@ -22,6 +23,7 @@ std::vector<std::uint16_t> get(capnp::List<std::uint16_t>::Reader from);
 sched::Resources get(schema::Resources::Reader from);
 sched::Slot get(schema::PlacedSlot::Reader from);
 sched::NodeCapacity get(schema::NodeCapacity::Reader from);
+std::vector<cluster::OutputSpec> get(capnp::List<schema::OutputSpec>::Reader from);
 Result<cluster::JobSpec> get(schema::JobSpec::Reader from);
 Result<cluster::TaskEnd> get(schema::TaskEnd::Reader from);
 Result<cluster::JobView> get(schema::JobView::Reader from);

@@ -14,4 +14,6 @@ struct LogHeader {
   gap @5 :Bool;          # append: what is missing before it is lost for ever
   error @6 :UInt32;      # answers: Errc, 0 = none
   errorContext @7 :Text;
+  epoch @8 :Common.Epoch;  # questions: of the task's placement
+  proof @9 :Data;          # questions: that the sender was given the task under that epoch
 }

@@ -16,6 +16,8 @@ std::string encode(const LogHeader& header) {
   to.setGap(header.gap);
   to.setError(static_cast<std::uint32_t>(header.error));
   if (!header.error_context.empty()) to.setErrorContext(header.error_context);
+  put(to.initEpoch(), header.epoch);
+  if (!header.proof.empty()) to.setProof(data_of(header.proof));
   return to_bytes(builder);
 }
 
@@ -42,6 +44,8 @@ Result<LogHeader> decode_log_header(std::string_view bytes) {
                            ? static_cast<Errc>(error)
                            : Errc::kInternal;
         header.error_context = to_string(from.getErrorContext());
+        header.epoch = get(from.getEpoch());
+        header.proof = to_string(from.getProof());
         return header;
       });
 }

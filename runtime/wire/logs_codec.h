@@ -28,6 +28,8 @@ struct LogHeader {
   bool gap = false;
   Errc error{};
   std::string error_context;
+  Epoch epoch;        ///< questions: of the task's placement
+  std::string proof;  ///< questions: that the sender was given the task under that epoch
 };
 
 std::string encode(const LogHeader& header);

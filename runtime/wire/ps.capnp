@@ -34,6 +34,21 @@ struct TableSchema {
   seed @15 :UInt64;
   consistency @16 :UInt8;
   staleness @17 :UInt32;
+  dtype @18 :UInt8;
+  momentum @19 :Float32 = 0.9;
+  beta1 @20 :Float32 = 0.9;
+  beta2 @21 :Float32 = 0.999;
+  groupL1 @22 :Float32;
+  clipValue @23 :Float32;
+  clipNorm @24 :Float32;
+  admission @25 :UInt8;
+  admissionN @26 :UInt32 = 1;
+  admissionP @27 :Float32 = 1;
+  eviction @28 :UInt8;
+  ttlS @29 :UInt32;
+  budgetBytes @30 :UInt64;
+  missing @31 :UInt8;
+  missingValue @32 :Float32;
 }
 
 struct Request {
@@ -52,6 +67,7 @@ struct Request {
   dim @12 :UInt32;
   cursor @13 :Cursor;
   schema @14 :TableSchema;
+  rate @15 :Float32;
 }
 
 struct Reply {

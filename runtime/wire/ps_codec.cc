@@ -69,10 +69,15 @@ Result<ps::TableSchema> schema_of(ps_schema::TableSchema::Reader r) {
   ps::TableSchema s;
   if (r.getName().size() > kNameBytesMax) return fail(Errc::kCorrupt, "table name too long");
   if (!to_enum(r.getKind(), ps::KeyKind::kDense, ps::KeyKind::kSparse, s.kind) ||
-      !to_enum(r.getOptimizer(), ps::Optimizer::kSgd, ps::Optimizer::kAssign, s.optimizer) ||
-      !to_enum(r.getInitializer(), ps::Initializer::kZero, ps::Initializer::kNormal,
+      !to_enum(r.getOptimizer(), ps::Optimizer::kSgd, ps::kOptimizerLast, s.optimizer) ||
+      !to_enum(r.getInitializer(), ps::Initializer::kZero, ps::kInitializerLast,
                s.initializer) ||
-      !to_enum(r.getConsistency(), ps::Consistency::kBsp, ps::Consistency::kAsp, s.consistency)) {
+      !to_enum(r.getConsistency(), ps::Consistency::kBsp, ps::Consistency::kAsp, s.consistency) ||
+      !to_enum(r.getDtype(), ps::Dtype::kF32, ps::Dtype::kBf16, s.dtype) ||
+      !to_enum(r.getAdmission(), ps::Admission::kAlways, ps::Admission::kProbability,
+               s.admission) ||
+      !to_enum(r.getEviction(), ps::Eviction::kNone, ps::Eviction::kLfu, s.eviction) ||
+      !to_enum(r.getMissing(), ps::Missing::kInitial, ps::Missing::kValue, s.missing)) {
     return fail(Errc::kUnsupported, "table schema with a choice that this version does not know");
   }
   s.id = r.getId();
@@ -89,6 +94,17 @@ Result<ps::TableSchema> schema_of(ps_schema::TableSchema::Reader r) {
   s.init_b = r.getInitB();
   s.seed = r.getSeed();
   s.staleness = r.getStaleness();
+  s.momentum = r.getMomentum();
+  s.beta1 = r.getBeta1();
+  s.beta2 = r.getBeta2();
+  s.group_l1 = r.getGroupL1();
+  s.clip_value = r.getClipValue();
+  s.clip_norm = r.getClipNorm();
+  s.admission_n = r.getAdmissionN();
+  s.admission_p = r.getAdmissionP();
+  s.ttl_s = r.getTtlS();
+  s.budget_bytes = r.getBudgetBytes();
+  s.missing_value = r.getMissingValue();
   return s;
 }
 
@@ -111,6 +127,21 @@ void put_schema(const ps::TableSchema& s, ps_schema::TableSchema::Builder b) {
   b.setSeed(s.seed);
   b.setConsistency(static_cast<std::uint8_t>(s.consistency));
   b.setStaleness(s.staleness);
+  b.setDtype(static_cast<std::uint8_t>(s.dtype));
+  b.setMomentum(s.momentum);
+  b.setBeta1(s.beta1);
+  b.setBeta2(s.beta2);
+  b.setGroupL1(s.group_l1);
+  b.setClipValue(s.clip_value);
+  b.setClipNorm(s.clip_norm);
+  b.setAdmission(static_cast<std::uint8_t>(s.admission));
+  b.setAdmissionN(s.admission_n);
+  b.setAdmissionP(s.admission_p);
+  b.setEviction(static_cast<std::uint8_t>(s.eviction));
+  b.setTtlS(s.ttl_s);
+  b.setBudgetBytes(s.budget_bytes);
+  b.setMissing(static_cast<std::uint8_t>(s.missing));
+  b.setMissingValue(s.missing_value);
 }
 
 void put_epoch(Epoch epoch, ps_schema::Epoch::Builder b) {
@@ -126,7 +157,7 @@ void put_cursor(ps::ScanCursor cursor, ps_schema::Cursor::Builder b) {
 Result<ps::RequestHeader> request_of(ps_schema::Request::Reader r) {
   ps::RequestHeader h;
   h.version = r.getVersion();
-  if (!to_enum(r.getKind(), ps::Kind::kCreateTable, ps::Kind::kScan, h.kind)) {
+  if (!to_enum(r.getKind(), ps::Kind::kCreateTable, ps::kKindLast, h.kind)) {
     return fail(Errc::kUnsupported, "request of unknown kind " + std::to_string(r.getKind()));
   }
   const auto token = r.getToken();
@@ -144,6 +175,7 @@ Result<ps::RequestHeader> request_of(ps_schema::Request::Reader r) {
   h.n = r.getN();
   h.dim = r.getDim();
   h.cursor = cursor_of(r.getCursor());
+  h.rate = r.getRate();
   if (r.hasSchema()) {
     DLRUN_ASSIGN(h.schema, schema_of(r.getSchema()));
   }
@@ -153,7 +185,7 @@ Result<ps::RequestHeader> request_of(ps_schema::Request::Reader r) {
 Result<ps::ReplyHeader> reply_of(ps_schema::Reply::Reader r) {
   ps::ReplyHeader h;
   h.version = r.getVersion();
-  if (!to_enum(r.getKind(), ps::Kind::kCreateTable, ps::Kind::kScan, h.kind)) {
+  if (!to_enum(r.getKind(), ps::Kind::kCreateTable, ps::kKindLast, h.kind)) {
     return fail(Errc::kUnsupported, "reply of unknown kind " + std::to_string(r.getKind()));
   }
   h.request = r.getRequest();
@@ -189,6 +221,7 @@ std::vector<std::byte> encode(const ps::RequestHeader& h) {
   b.setDim(h.dim);
   if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
   if (h.schema) put_schema(*h.schema, b.initSchema());
+  b.setRate(h.rate);
   return flatten(message);
 }
 

@@ -43,12 +43,16 @@ struct TaskToServer {
       splitsMax @19 :UInt32;
       resync @20 :Bool;
       held @21 :List(Common.SplitKey);
+      done @26 :List(Common.SplitKey);
     }
     feederDone :group {
       consumer @22 :Common.TaskId;
       input @23 :Text;
       splitId @24 :UInt64;
       pass @25 :UInt32;
+    }
+    feederGone :group {
+      consumer @27 :Common.TaskId;
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "runtime/wire/task_codec.h"
 
+#include "runtime/base/overload.h"
 #include "runtime/wire/common_codec.h"
 #include "runtime/wire/task.capnp.h"
 
@@ -8,11 +9,6 @@ namespace {
 
 using Server = schema::TaskToServer;
 using Client = schema::TaskToClient;
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
 
 /// 0 = none. A code of a newer peer reads as kInternal; its context stays.
 Errc get_errc(std::uint32_t code) {
@@ -59,6 +55,12 @@ Result<task::ToServer> get_server(Server::Reader r) {
       to.splits_max = m.getSplitsMax();
       to.resync = m.getResync();
       to.held = get(m.getHeld());
+      to.done = get(m.getDone());
+      return to;
+    }
+    case Server::FEEDER_GONE: {
+      task::FeederGone to;
+      DLRUN_ASSIGN(to.consumer, get(r.getFeederGone().getConsumer()));
       return to;
     }
     case Server::FEEDER_DONE: {
@@ -147,7 +149,7 @@ Result<task::ToClient> get_client(Client::Reader r) {
 std::string encode(const task::ToServer& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Server>();
-  std::visit(Overloaded{
+  std::visit(Overload{
                  [&](const task::Hello& m) {
                    auto to = root.initHello();
                    to.setVersion(m.version);
@@ -190,6 +192,7 @@ std::string encode(const task::ToServer& message) {
                    to.setSplitsMax(m.splits_max);
                    to.setResync(m.resync);
                    put(to.initHeld(static_cast<unsigned>(m.held.size())), m.held);
+                   put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
                  },
                  [&](const task::FeederDone& m) {
                    auto to = root.initFeederDone();
@@ -197,6 +200,9 @@ std::string encode(const task::ToServer& message) {
                    to.setInput(m.input);
                    to.setSplitId(m.split_id);
                    to.setPass(m.pass);
+                 },
+                 [&](const task::FeederGone& m) {
+                   put(root.initFeederGone().initConsumer(), m.consumer);
                  },
              },
              message);
@@ -207,7 +213,7 @@ std::string encode(const task::ToClient& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Client>();
   std::visit(
-      Overloaded{
+      Overload{
           [&](const task::Welcome& m) {
             auto to = root.initWelcome();
             to.setVersion(m.version);

@@ -110,6 +110,8 @@ class Placer {
   /// The reason when a task of `gang` exceeds every known node's total ("worker/0 needs 8 GPUs, the most any node has is
   /// 4"); nullopt when it could fit one day.
   virtual std::optional<std::string> impossible(const GangRequest& gang) const = 0;
+  /// Whether the whole gang has room right now, whoever waits; nothing changes.
+  virtual bool has_room(const GangRequest& gang) const = 0;
   virtual std::vector<WhyLine> why(JobId job) const = 0;
   virtual Usage usage(const NodeId& node) const = 0;
 };

@@ -187,6 +187,10 @@ std::optional<std::string> SchedulerCore::impossible(const GangRequest& gang) co
   return explain_impossible(book_, gang, parts_of(gang));
 }
 
+bool SchedulerCore::has_room(const GangRequest& gang) const {
+  return !gang.tasks.empty() && fit_gang(book_, parts_of(gang)).has_value();
+}
+
 std::vector<WhyLine> SchedulerCore::why(JobId job) const {
   const auto at = queued_.find(job);
   if (at == queued_.end()) return {};

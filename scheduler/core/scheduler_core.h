@@ -43,6 +43,7 @@ class SchedulerCore final : public Placer {
   /// not match the tasks; kAlreadyExists; kFailedPrecondition when a port or a GPU is held already. On error nothing changes.
   Status adopt(const GangRequest& gang, const Placement& placement) override;
   std::optional<Placement> next() override;
+  bool has_room(const GangRequest& gang) const override;
   /// Also when the whole gang asks for more than all nodes together have.
   std::optional<std::string> impossible(const GangRequest& gang) const override;
   /// For a queued gang; empty for any other. A last line {"gang"} when each task fits alone but not all together.

@@ -13,7 +13,6 @@
 #include "runtime/actor/link_hub.h"
 #include "runtime/actor/link_messages.h"
 #include "runtime/actor/system.h"
-#include "runtime/security/revocation.h"
 #include "tests/security/temp_folder.h"
 
 namespace dlrun::actor {

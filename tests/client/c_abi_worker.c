@@ -35,6 +35,7 @@ static void outside_of_a_task(void) {
   options.token = "0000000000000000000000000000000000000000000000000000000000000000";
   EXPECT(dlrun_session_open(&options, &session) != DLRUN_OK && session == NULL);
   options.socket = NULL;
+  options.timeout_ms = 20000;
   EXPECT(dlrun_session_open(&options, &session) == DLRUN_PERMISSION_DENIED); /* the agent knows another token */
   EXPECT(dlrun_session_open(NULL, NULL) == DLRUN_INVALID_ARGUMENT);
 }

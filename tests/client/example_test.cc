@@ -39,7 +39,8 @@ TEST_F(Examples, DigitsReachATestAccuracyOf093AndLeaveAModel) {
   EXPECT_GE(number_after(text, "test accuracy "), 0.93) << text;
   EXPECT_TRUE(std::ifstream(folder_ + "/model.npy").good());
   EXPECT_DOUBLE_EQ(local->progress(0).fraction, 1.0);
-  EXPECT_EQ(local->progress(0).reports, 30u);
+  EXPECT_GE(local->progress(0).reports, 1u);  // one a pass, of which only the latest need arrive
+  EXPECT_LE(local->progress(0).reports, 30u);
   std::cout << text;
 }
 

@@ -18,7 +18,11 @@ int main() {
   using namespace dlrun::api;
   Session task;
   expect(task.rank() == 0 && task.world() == 1, "alone");
-  Table table = task.table({.name = "w", .dim = 2, .learning_rate = 1});
+  Table table = task.table({.name = "w",
+                            .dim = 2,
+                            .optimizer = Optimizer::kSgd,
+                            .learning_rate = 1,
+                            .timeout = std::chrono::seconds(60)});
   table.push({5, 9}, {1, 2, 3, 4});
   table.clock();
   expect(table.pull({9, 5, 1}) == std::vector<float>({-3, -4, -1, -2, 0, 0}),

@@ -15,6 +15,7 @@
 
 #include "runtime/base/rng.h"
 #include "runtime/task/task_client.h"
+#include "tests/io/serve_lease.h"
 
 extern char** environ;
 
@@ -294,13 +295,9 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
     reply(files->request, ledger_->set_files(files->input, files->files), {});
   } else if (auto* lease = std::get_if<task::FeederLease>(&message)) {
     std::scoped_lock lock(mutex_);
-    if (lease->resync) ledger_->resync(lease->input, lease->consumer, lease->held);
-    auto answer = ledger_->lease(lease->input, lease->consumer, lease->splits_max);
+    auto answer = io::serve_lease(*ledger_, *lease);
     reply(lease->request, answer ? Status{} : Status{tl::unexpected(answer.error())},
           answer ? *answer : io::LeaseAnswer{});
-  } else if (auto* done = std::get_if<task::FeederDone>(&message)) {
-    std::scoped_lock lock(mutex_);
-    static_cast<void>(ledger_->done(done->input, done->consumer, done->split_id, done->pass));
   }
 }
 

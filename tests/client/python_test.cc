@@ -44,6 +44,12 @@ TEST_F(PythonTest, AWorkerUsesEveryCallOfThePackage) {
   EXPECT_EQ(local->progress(1).text, "größer");
 }
 
+TEST_F(PythonTest, ATermHandlerRunsWhileACallWaits) {
+  const auto local = cluster(2, 1, {});
+  ASSERT_TRUE(local);
+  run(*local, 2, {source_dir() + "/tests/client/python/term.py"});
+}
+
 TEST_F(PythonTest, AMalformedLineIsNamedInTheError) {
   std::ofstream(folder_ + "/bad.libsvm") << "1 3:1\n0 4:1\n1 5:x\n";
   io::InputSpec bad;

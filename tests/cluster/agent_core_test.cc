@@ -47,7 +47,7 @@ class AgentTest : public testing::Test {
     m.epoch = Epoch{1, counter};
     return m;
   }
-  StartTask start() const { return StartTask{task_, Epoch{1, 1}, {}, {}, {}}; }
+  StartTask start() const { return StartTask{task_, Epoch{1, 1}, {}, {}}; }
   void run() {
     tell(prepare());
     take(core_.on_prepared(task_, Status{}, now()));
@@ -228,12 +228,125 @@ TEST_F(AgentTest, AnEndWaitsUntilTheSplitsItReadAreRecorded) {
   EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kEnded);
 }
 
+TEST_F(AgentTest, AnEndWaitsUntilTheLastNewsOfItsFeederIsRecordedAlsoWhenThatComesLate) {
+  link();
+  run();
+  take(core_.on_lease(task_, "train", 8, 5, false, {}, {{4, 0}}, now()));
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kStopping);
+  at_ += seconds(1);
+  take(core_.on_tick(now()));
+  ASSERT_EQ(said<LeaseSplits>().size(), 2u);
+  EXPECT_EQ(said<LeaseSplits>().back().splits_max, 0u) << "it wants no more splits";
+  EXPECT_EQ(said<LeaseSplits>().back().done, (std::vector<io::SplitKey>{{4, 0}}));
+  tell(LeaseReply{task_, Epoch{1, 1}, 5, {}, "", {}});
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kEnded);
+  take(core_.on_lease(task_, "train", 0, 6, false, {}, {{5, 0}}, now()));
+  EXPECT_EQ(said<LeaseSplits>().back().done, (std::vector<io::SplitKey>{{5, 0}}));
+  out_.clear();
+  take(core_.on_lease(task_, "train", 4, 7, false, {}, {}, now()));
+  ASSERT_EQ(of<DeliverLease>().size(), 1u);
+  EXPECT_EQ(of<DeliverLease>()[0].reply.error, Errc::kStaleEpoch);
+}
+
+TEST_F(AgentTest, AProgramThatIsReadyBeforeItsShimSaysItRunsKeepsItsPidAndItsStop) {
+  link();
+  tell(prepare());
+  take(core_.on_prepared(task_, Status{}, now()));
+  tell(start());
+  tell(StopTask{task_, Epoch{1, 1}, seconds(2), Cause::kSibling});
+  EXPECT_TRUE(of<SignalShim>().empty()) << "nothing runs yet";
+  take(core_.on_ready(task_, TaskReadyInfo{"tcp://a:1", ""}, now()));
+  ASSERT_EQ(of<SignalShim>().size(), 1u);
+  take(core_.on_started(task_, 42, now()));
+  EXPECT_EQ(of<SignalShim>().size(), 1u);
+  EXPECT_EQ(said<TaskUpdate>().back().pid, 42);
+  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kReady);
+}
+
+TEST_F(AgentTest, AWarningOfTheShimGoesWithEveryUpdate) {
+  link();
+  tell(prepare());
+  take(core_.on_prepared(task_, Status{}, now()));
+  tell(start());
+  take(core_.on_started(task_, 42, now(), "no memory cgroup"));
+  EXPECT_EQ(said<TaskUpdate>().back().warning, "no memory cgroup");
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  EXPECT_EQ(said<TaskUpdate>().back().warning, "no memory cgroup");
+}
+
 TEST_F(AgentTest, ACommandForATaskThatIsNotHereIsAnsweredWithItsEnd) {
   link();
   tell(start());
   ASSERT_EQ(said<TaskUpdate>().size(), 1u);
   EXPECT_EQ(said<TaskUpdate>()[0].state, TaskState::kEnded);
   EXPECT_EQ(said<TaskUpdate>()[0].end.cause, Cause::kShimLost);
+}
+
+TEST_F(AgentTest, OfManyProgressReportsFiveASecondAreToldAndTheLastOneAlways) {
+  link();
+  run();
+  for (int i = 1; i <= 1000; ++i) {  // one second of a script that reports each step
+    take(core_.on_progress(task_, i / 1000.0, std::to_string(i), now()));
+    at_ += milliseconds(1);
+    if (const auto wake = core_.next_wake(); wake && *wake <= now().at) take(core_.on_tick(now()));
+  }
+  EXPECT_GE(said<Progress>().size(), 4u);
+  EXPECT_LE(said<Progress>().size(), 6u);
+  ASSERT_TRUE(core_.next_wake());
+  at_ += milliseconds(200);
+  take(core_.on_tick(now()));
+  EXPECT_EQ(said<Progress>().back().text, "1000");
+  const std::size_t before = said<Progress>().size();
+  at_ += milliseconds(1000);
+  take(core_.on_tick(now()));
+  EXPECT_EQ(said<Progress>().size(), before) << "nothing new to tell";
+}
+
+TEST_F(AgentTest, TheLastProgressIsToldBeforeTheEnd) {
+  link();
+  run();
+  take(core_.on_progress(task_, 0.5, "half", now()));
+  take(core_.on_progress(task_, 1.0, "all", now()));
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  ASSERT_EQ(said<Progress>().size(), 2u);
+  EXPECT_EQ(said<Progress>()[1].text, "all");
+}
+
+TEST_F(AgentTest, StopsOfTasksThatAreNotHereAreRememberedWithinTheBound) {
+  AgentSettings small = settings();
+  small.tombstones_max = 4;
+  core_ = AgentCore(small);
+  link();
+  const auto stop = [&](std::uint64_t job) {
+    tell(StopTask{TaskId{JobId{job}, "worker", 0, Generation{1}}, Epoch{1, job}, {}, Cause::kUserKill});
+  };
+  for (std::uint64_t job = 1; job <= 100; ++job) stop(job);
+  EXPECT_LE(core_.tombstones(), 4u);
+  out_.clear();
+  PrepareTask late = prepare(100);
+  late.task.job = JobId{100};
+  tell(late);
+  EXPECT_TRUE(of<PrepareDir>().empty()) << "the newest are remembered";
+}
+
+TEST_F(AgentTest, OfTheEpochsOfIdleJobsTheNewestAreKept) {
+  AgentSettings small = settings();
+  small.tombstones_max = 3;
+  core_ = AgentCore(small);
+  link();
+  for (std::uint64_t job = 1; job <= 4; ++job) {  // each comes and goes
+    PrepareTask m = prepare(10 + job);
+    m.task.job = JobId{job};
+    tell(m);
+    take(core_.on_prepared(m.task, fail(Errc::kIo, "no"), now()));
+    tell(TaskEndAck{m.task, m.epoch});
+  }
+  out_.clear();
+  PrepareTask stale = prepare(1);  // an older epoch of the newest job
+  stale.task.job = JobId{4};
+  tell(stale);
+  EXPECT_TRUE(of<PrepareDir>().empty());
 }
 
 }  // namespace

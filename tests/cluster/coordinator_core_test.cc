@@ -190,6 +190,18 @@ TEST_F(CoordinatorTest, AReturningNodeIsFencedUntilWhatRanThereHasEnded) {
   EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kUp);
 }
 
+TEST_F(CoordinatorTest, AnExpelledNodeIsLostAtOnceAndItsJobsAreTold) {
+  join("a", 1);
+  submit(1);
+  EXPECT_TRUE(call(ExpelNode{NodeId{"nobody"}, "x"}).has_value());
+  ASSERT_TRUE(call(ExpelNode{NodeId{"a"}, "its certificate is revoked"}).has_value());
+  EXPECT_EQ(core_->membership().find(NodeId{"a"})->state, NodeState::kLost);
+  ASSERT_EQ(out<ToJob>().size(), 1u);
+  EXPECT_NE(std::get<NodeGone>(out<ToJob>()[0].input).reason.find("revoked"), std::string::npos);
+  ASSERT_TRUE(call(ExpelNode{NodeId{"a"}, "again"}).has_value());
+  EXPECT_TRUE(out<ToJob>().empty());
+}
+
 TEST_F(CoordinatorTest, AnIncarnationThatWasReplacedNeverComesBack) {
   join("a", 1);
   join("a", 2);
@@ -242,6 +254,101 @@ TEST_F(CoordinatorTest, AJobOfARangeTakesWhatFitsNow) {
   ASSERT_TRUE(call(SubmitJob{spec, ""}).has_value());
   ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
   EXPECT_EQ(std::get<JobPlaced>(log_.back()).tasks.size(), 4u);
+}
+
+TEST_F(CoordinatorTest, AJobOfARangeThatWaitedGetsTheLargestThatFitsWhenItsTurnComes) {
+  join("a", 1);
+  const JobId first = submit(4);
+  JobSpec spec = spec_of(2);
+  spec.roles[0].count_max = 100;
+  const auto reply = call(SubmitJob{spec, ""});
+  ASSERT_TRUE(reply.has_value());
+  const JobId ranged = std::get<SubmitAck>(*reply).job;
+  const JobId behind = submit(1);
+  JobView over;
+  over.id = first;
+  over.state = JobState::kSucceeded;
+  take(core_->on_job(JobOver{over}, now()));
+  ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
+  EXPECT_EQ(std::get<JobPlaced>(log_.back()).job, ranged);
+  EXPECT_EQ(std::get<JobPlaced>(log_.back()).tasks.size(), 4u);
+  EXPECT_FALSE(call(WhyJob{behind}).value().valueless_by_exception());
+  EXPECT_EQ(placer_->queued(), 1u) << "nobody overtook it while it was measured";
+}
+
+TEST_F(CoordinatorTest, AHeldJobIsPlacedOnlyAfterItsReleaseAlsoAcrossARestart) {
+  join("a", 1);
+  JobSpec spec = spec_of(1);
+  spec.hold = true;
+  const JobId job = std::get<SubmitAck>(*call(SubmitJob{spec, ""})).job;
+  EXPECT_TRUE(std::holds_alternative<JobSubmitted>(log_.back()));
+  EXPECT_EQ(std::get<JobView>(*call(GetJob{job})).state, JobState::kHeld);
+  EXPECT_NE(std::get<WhyAnswer>(*call(WhyJob{job})).summary.find("held"), std::string::npos);
+  boot();
+  join("a", 1);
+  EXPECT_EQ(std::get<JobView>(*call(GetJob{job})).state, JobState::kHeld);
+  EXPECT_EQ(placer_->queued() + placer_->placed(), 0u);
+  ASSERT_TRUE(call(HoldJob{job, false, ""}).has_value());
+  ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
+  EXPECT_EQ(code_of(call(HoldJob{job, true, ""})), Errc::kFailedPrecondition) << "it has a place";
+  EXPECT_EQ(code_of(call(HoldJob{JobId{9}, true, ""})), Errc::kNotFound);
+}
+
+TEST_F(CoordinatorTest, AWaitingJobCanBeHeldAndAnotherTakesItsRoom) {
+  join("a", 1);
+  const JobId first = submit(4), second = submit(4), third = submit(4);
+  ASSERT_TRUE(call(HoldJob{second, true, "later"}).has_value());
+  JobView over;
+  over.id = first;
+  over.state = JobState::kSucceeded;
+  take(core_->on_job(JobOver{over}, now()));
+  ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
+  EXPECT_EQ(std::get<JobPlaced>(log_.back()).job, third);
+  ASSERT_TRUE(call(KillJob{second, ""}).has_value()) << "a held job can be killed";
+}
+
+TEST_F(CoordinatorTest, ARequeueIsRecordedThenToldToTheJobAndGivesItANewEpoch) {
+  join("a", 1);
+  const JobId job = submit(1);
+  const Epoch first = std::get<JobPlaced>(log_.back()).epoch;
+  ASSERT_TRUE(call(RequeueJob{job, false, ""}).has_value());
+  const auto& stopping = std::get<JobStateChanged>(log_.back());
+  EXPECT_EQ(stopping.cause, Cause::kPreempted);
+  ASSERT_EQ(out<ToJob>().size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<Preempt>(out<ToJob>()[0].input));
+  JobView between;  // told before the end of the generation is durable
+  between.id = job;
+  between.generation = Generation{2};
+  between.state = JobState::kPreempted;
+  take(core_->on_job(JobReport{between}, now()));
+  EXPECT_EQ(std::get<JobView>(*call(GetJob{job})).state, JobState::kPreempted);
+  take(core_->on_job(JobNeedsPlacement{job, Generation{2}}, now()));
+  take(core_->on_job(JobReport{between}, now()));
+  EXPECT_EQ(std::get<JobView>(*call(GetJob{job})).state, JobState::kAdmitted)
+      << "an older report does not take the placement back";
+  ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
+  EXPECT_GT(std::get<JobPlaced>(log_.back()).epoch, first);
+  const JobId waiting = submit(4);
+  EXPECT_EQ(code_of(call(RequeueJob{waiting, false, ""})), Errc::kFailedPrecondition);
+  ASSERT_TRUE(call(RequeueJob{job, true, ""}).has_value());
+  take(core_->on_job(JobNeedsPlacement{job, Generation{3}}, now()));
+  EXPECT_EQ(std::get<JobPlaced>(log_.back()).job, waiting) << "the requeued one is held";
+}
+
+TEST_F(CoordinatorTest, HealthCountsJobsAndNodesByState) {
+  join("a", 1);
+  submit(4);
+  submit(4);
+  JobSpec spec = spec_of(1);
+  spec.hold = true;
+  ASSERT_TRUE(call(SubmitJob{spec, ""}).has_value());
+  advance(seconds(3));
+  auto health = std::get<Health>(*call(GetHealth{}));
+  EXPECT_EQ(health.jobs_by_state[JobState::kAdmitted], 1u);
+  EXPECT_EQ(health.jobs_by_state[JobState::kPending], 1u);
+  EXPECT_EQ(health.jobs_by_state[JobState::kHeld], 1u);
+  EXPECT_EQ(health.nodes_by_state[NodeState::kUp], 1u);
+  EXPECT_EQ(health.oldest_wait, Duration(seconds(3)));
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ class JobHarness {
 
   Now now() const { return {TimePoint{} + at, WallTime{at.count()}}; }
   void place(std::uint32_t generation = 1) {
-    const JobPlaced placed = placed_of(spec_, job, Generation{generation}, Epoch{1, generation});
+    JobPlaced placed = placed_of(spec_, job, Generation{generation}, Epoch{1, generation});
+    placed.at = now().wall;
     log.push_back(placed);
     take(core->on_input(Placed{placed}, now()));
   }

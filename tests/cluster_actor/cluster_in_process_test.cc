@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
+#include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
+#include <condition_variable>
 #include <future>
 #include <mutex>
 
 #include "runtime/actor/agent_link.h"
+#include "runtime/actor/link_messages.h"
 #include "runtime/actor/system.h"
 #include "runtime/cluster/actor/agent_actor.h"
 #include "runtime/cluster/actor/coordinator_node.h"
@@ -92,6 +96,10 @@ struct InProcess : ::testing::Test {
     options.log = std::move(log);
     options.placer = std::make_shared<sched::SchedulerCore>();
     options.tokens = &tokens;
+    options.say = [this](const std::string& line) {
+      const std::lock_guard lock(said_mutex);
+      said += line + "\n";
+    };
     options.clock = &clock;
     options.make_ledger = [](const std::vector<io::InputSpec>&) {
       return std::unique_ptr<io::Ledger>();
@@ -128,6 +136,11 @@ struct InProcess : ::testing::Test {
     machine->attach(agent);
     agents.emplace_back(machine, agent);
     return *machine;
+  }
+
+  std::string so_far() {
+    const std::lock_guard lock(said_mutex);
+    return said;
   }
 
   Result<ApiReply> call(ApiCall request, Duration timeout = seconds(10)) {
@@ -183,6 +196,8 @@ struct InProcess : ::testing::Test {
   SystemClock clock;
   HmacTokens tokens{std::string(32, 'k')};
   std::unique_ptr<actor::System> system;
+  std::mutex said_mutex;
+  std::string said;
   std::unique_ptr<CoordinatorNode> coordinator;
   std::vector<std::pair<std::shared_ptr<FakeMachine>, caf::actor>> agents;
 };
@@ -218,18 +233,46 @@ TEST_F(InProcess, KillEndsARunningJob) {
   EXPECT_EQ(call(KillJob{job, "again"}).error().code, Errc::kFailedPrecondition);
 }
 
+TEST_F(InProcess, WhoLooksAfterBeingToldSeesTheEndOfTheJob) {
+  start_coordinator();
+  add_agent("a");
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<JobId, int> told;
+  auto handle = coordinator->subscribe([&](JobId job) {
+    const std::lock_guard lock(mutex);
+    ++told[job];
+    changed.notify_all();
+  });
+  for (int i = 0; i < 40; ++i) {
+    const JobId job = submit(spec_of(1));
+    int seen = 0;
+    for (bool over = false; !over;) {
+      {
+        std::unique_lock lock(mutex);
+        ASSERT_TRUE(changed.wait_for(lock, seconds(20), [&] { return told[job] > seen; }))
+            << "the last change was told before the answers showed it";
+        seen = told[job];
+      }
+      const auto reply = call(GetJob{job});
+      ASSERT_TRUE(reply);
+      over = is_final(std::get<JobView>(*reply).state);
+    }
+  }
+}
+
 TEST_F(InProcess, ManyJobsAllEndAndListenersHearOfThem) {
   start_coordinator();
   add_agent("a");
   add_agent("b");
-  std::atomic<std::uint64_t> last{0};
-  auto handle = coordinator->subscribe([&](std::uint64_t index) { last = index; });
+  std::atomic<std::uint64_t> told{0};
+  auto handle = coordinator->subscribe([&](JobId) { ++told; });
   std::vector<JobId> jobs;
   for (int i = 0; i < 60; ++i) jobs.push_back(submit(spec_of(1)));
   for (const JobId job : jobs)
     EXPECT_EQ(wait(job, [](const JobView& v) { return is_final(v.state); }).state,
               JobState::kSucceeded);
-  EXPECT_GT(last.load(), 120u) << "a submit and an end each";
+  EXPECT_GT(told.load(), 120u) << "a submit and an end each";
   handle.reset();
   const auto health = call(GetHealth{});
   ASSERT_TRUE(health);
@@ -241,6 +284,32 @@ TEST_F(InProcess, CallsOfAStoppedCoordinatorAreAnswered) {
   start_coordinator();
   coordinator->stop();
   EXPECT_EQ(call(GetHealth{}).error().code, Errc::kUnavailable);
+}
+
+TEST_F(InProcess, AMessageThatIsNotUnderstoodIsToldAndChangesNothing) {
+  start_coordinator();
+  caf::scoped_actor peer(system->get());
+  actor::AgentLinkOptions options;
+  options.local = [this] { return coordinator->hub(); };
+  wire::LinkHello hello;
+  hello.node = NodeId{"odd"};
+  hello.incarnation = Incarnation{1};
+  options.hello = [hello]() -> Result<wire::LinkHello> { return hello; };
+  caf::actor link = actor::spawn_agent_link(system->get(), peer, options);
+  bool up = false;
+  peer->receive([&](const actor::LinkUp&) { up = true; }, caf::after(seconds(20)) >> [] {});
+  ASSERT_TRUE(up);
+  for (int i = 0; i < 100; ++i) caf::anon_send(link, actor::LinkSend{"no message"});
+  const TimePoint until = clock.now() + seconds(20);
+  while (so_far().find("(64 so far)") == std::string::npos && clock.now() < until)
+    std::this_thread::sleep_for(milliseconds(5));
+  const std::string told = so_far();
+  EXPECT_NE(told.find("node odd is not understood (1 so far)"), std::string::npos) << told;
+  EXPECT_LE(std::count(told.begin(), told.end(), '\n'), 8) << "a flood of them is no flood of lines";
+  add_agent("a");
+  EXPECT_EQ(wait(submit(spec_of(1)), [](const JobView& v) { return is_final(v.state); }).state,
+            JobState::kSucceeded);
+  caf::anon_send_exit(link, caf::exit_reason::user_shutdown);
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "runtime/store/memory_event_log.h"
 
 namespace dlrun::cluster {
@@ -117,6 +121,78 @@ TEST_F(ControlLogTest, EventsForPeopleGoOnWhereTheLastAnswerEnded) {
   list = std::get<EventList>(*log.read(query));
   ASSERT_EQ(list.events.size(), 1u);
   EXPECT_EQ(list.events[0].sequence, 2u);
+}
+
+TEST_F(ControlLogTest, TheKeysOfTheNewestEndedJobsAreRememberedOldestFirst) {
+  std::vector<Event> events;
+  for (std::uint64_t i = 1; i <= 6; ++i) {
+    events.push_back(submitted(i, i % 2 == 0 ? "k" + std::to_string(i) : ""));
+    events.push_back(ended(submitted(i)));
+  }
+  ASSERT_TRUE(log.append(events, 1, WallTime{1}));
+  const auto baseline = std::get<Baseline>(replay(log, 2)[0]);
+  ASSERT_EQ(baseline.keys.size(), 2u);
+  EXPECT_EQ(baseline.keys[0].job, JobId(4));
+  EXPECT_EQ(baseline.keys[1].job, JobId(6));
+}
+
+TEST_F(ControlLogTest, RecordsThatAreForNobodyDoNotMakeOneReadLong) {
+  SplitFinished done;
+  done.consumer = TaskId{JobId(1), "worker", 0, Generation{1}};
+  ASSERT_TRUE(log.append({submitted(1)}, 1, WallTime{1}));
+  ASSERT_TRUE(log.append(std::vector<Event>(25'000, Event(done)), 1, WallTime{1}));
+  ASSERT_TRUE(log.append({submitted(2)}, 1, WallTime{1}));
+  ReadEvents query;
+  EventList list = std::get<EventList>(*log.read(query));
+  EXPECT_EQ(list.events.size(), 1u);
+  EXPECT_EQ(list.last, 20'000u);
+  query.query.after = list.last;
+  list = std::get<EventList>(*log.read(query));
+  ASSERT_EQ(list.events.size(), 1u);
+  EXPECT_EQ(list.events[0].job, JobId(2));
+}
+
+TEST_F(ControlLogTest, RetentionForgetsOldClusterRecordsButNotWhatAReplayNeeds) {
+  const auto joined = [](const std::string& node, std::uint64_t incarnation) {
+    NodeJoined event;
+    event.node = NodeId{node};
+    event.incarnation = Incarnation{incarnation};
+    return event;
+  };
+  const NodeStateChanged lost{NodeId{"a"}, Incarnation{1}, NodeState::kLost, "x"};
+  for (std::uint64_t term = 1; term <= 50; ++term)
+    ASSERT_TRUE(log.append({TermStarted{term}, joined("a", term), joined("b", term), lost}, term,
+                           WallTime{static_cast<std::int64_t>(term)}));
+  ASSERT_TRUE(log.append({TermStarted{51}, lost}, 51, WallTime{1000}));
+  const auto retired = log.retire(WallTime{500}, 10);
+  ASSERT_TRUE(retired) << retired.error().to_string();
+  EXPECT_GT(retired->cluster_records, 190u);
+  EXPECT_FALSE(retired->more);
+  std::uint64_t term = 0;
+  std::map<std::string, std::uint64_t> nodes;
+  std::size_t records = 0;
+  for (const Event& event : replay(log)) {
+    ++records;
+    if (const auto* t = std::get_if<TermStarted>(&event)) term = t->term;
+    if (const auto* n = std::get_if<NodeJoined>(&event))
+      nodes[n->node.value] = n->incarnation.value;
+  }
+  EXPECT_EQ(term, 51u);
+  EXPECT_EQ(nodes, (std::map<std::string, std::uint64_t>{{"a", 50}, {"b", 50}}));
+  EXPECT_LT(records, 10u);
+}
+
+TEST_F(ControlLogTest, RetentionNamesTheJobsThatWent) {
+  std::vector<Event> events;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    events.push_back(submitted(i));
+    if (i != 2) events.push_back(ended(submitted(i)));
+  }
+  ASSERT_TRUE(log.append(events, 1, WallTime{1}));
+  const auto retired = log.retire(WallTime{2000}, 10);
+  ASSERT_TRUE(retired);
+  EXPECT_EQ(retired->jobs, std::vector<std::uint64_t>{1})
+      << "2 runs, 3 keeps its id from being given again";
 }
 
 }  // namespace

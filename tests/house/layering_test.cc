@@ -27,6 +27,16 @@ TEST(Layering, ACoreThatIncludesACodecIsFound) {
       layering_breaches({{"ps/core/a.cc", "\n#include \"runtime/wire/control.h\"\n"}}),
       ElementsAre(HasSubstr("ps/core/a.cc:2 includes runtime/wire/control.h: a core includes")));
 }
+TEST(Layering, ACoreThatReachesTheOperatingSystemIsFound) {
+  EXPECT_THAT(layering_breaches({{"io/core/a.cc", "\n#include \"runtime/os/files.h\"\n"}}),
+              ElementsAre(HasSubstr("a core includes")));
+}
+TEST(Layering, MemoryOfTheSystemIsTakenInOnePlaceOfTheCores) {
+  const std::string text = "#include <sys/mman.h>";
+  EXPECT_THAT(layering_breaches({{"ps/core/pages.cc", text}}), IsEmpty());
+  EXPECT_THAT(layering_breaches({{"ps/core/table.cc", text}}),
+              ElementsAre(HasSubstr("reaches no other")));
+}
 TEST(Layering, ACoreWithAThreadIsFound) {
   EXPECT_THAT(layering_breaches({{"io/core/a.h", "#include <thread>"}}),
               ElementsAre(HasSubstr("reaches no other")));

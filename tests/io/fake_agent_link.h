@@ -11,6 +11,7 @@
 
 #include "io/core/ledger_core.h"
 #include "io/feeder/agent_link.h"
+#include "tests/io/serve_lease.h"
 
 namespace dlrun::io {
 
@@ -29,26 +30,21 @@ class FakeAgentLink final : public AgentLink {
     if (!open_.wait_for(lock, timeout, [this] { return !closed_; }))
       return fail(Errc::kDeadlineExceeded, "the coordinator does not answer");
     ++leases_;
-    const bool dies = lose_every_ != 0 && leases_ % lose_every_ == 0;
-    if (dies)
-      said_done_.clear();  // what the agent had not yet passed on dies with it
-    else
-      pass_on();
+    const bool lost = lose_every_ != 0 && leases_ % lose_every_ == 0;
+    if (lost && leases_ % (2 * lose_every_) == 0)  // already on its way there
+      return fail(Errc::kUnavailable, "the agent was restarted");
     if (dropped_.contains(request.consumer))
       return fail(Errc::kStaleEpoch, "the task has ended");  // as the job does
     if (refuse_with_ != Errc{}) return fail(refuse_with_, "refused by the test");
-    if (request.resync) {
-      ++resyncs_;
-      ledger_.resync(request.input, request.consumer, request.held);
-    }
-    auto answer = ledger_.lease(request.input, request.consumer, request.splits_max);
-    if (dies) return fail(Errc::kUnavailable, "the agent was restarted");  // the answer is lost
+    resyncs_ += request.resync;
+    auto answer = serve_lease(ledger_, request);
+    changed_.notify_all();
+    if (lost) return fail(Errc::kUnavailable, "the agent was restarted");  // on its way back
     return answer;
   }
-  Status done(const task::FeederDone& d) override {
+  Status gone(const TaskId& consumer) override {
     const std::lock_guard lock(mutex_);
-    said_done_.push_back(d);
-    if (lose_every_ == 0) pass_on();
+    gone_.insert(consumer);
     changed_.notify_all();
     return {};
   }
@@ -78,10 +74,16 @@ class FakeAgentLink final : public AgentLink {
   }
   bool wait_done(const std::string& input, std::uint64_t n, Duration timeout) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, timeout, [&] {
-      pass_on();
-      return ledger_.counts(input)->done >= n;
-    });
+    return changed_.wait_for(lock, timeout, [&] { return ledger_.counts(input)->done >= n; });
+  }
+  bool wait_gone(const TaskId& consumer, Duration timeout) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, timeout, [&] { return gone_.contains(consumer); });
+  }
+  /// Requests: each is one record of the job's log.
+  int requests() {
+    const std::lock_guard lock(mutex_);
+    return leases_;
   }
   int resyncs() {
     const std::lock_guard lock(mutex_);
@@ -89,17 +91,10 @@ class FakeAgentLink final : public AgentLink {
   }
 
  private:
-  void pass_on() {
-    for (const task::FeederDone& d : said_done_)
-      (void)ledger_.done(d.input, d.consumer, d.split_id, d.pass);  // a repeated one is refused
-    said_done_.clear();
-  }
-
   std::mutex mutex_;
   std::condition_variable open_, changed_;
   LedgerCore ledger_;
-  std::vector<task::FeederDone> said_done_;
-  std::set<TaskId> dropped_;
+  std::set<TaskId> dropped_, gone_;
   Errc refuse_with_{};
   int lose_every_ = 0, leases_ = 0, resyncs_ = 0;
   bool closed_ = false;

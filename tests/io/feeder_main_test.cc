@@ -22,6 +22,7 @@
 #include "io/pipe/reader.h"
 #include "runtime/task/task_client.h"
 #include "runtime/task/task_server.h"
+#include "tests/io/serve_lease.h"
 
 extern char** environ;
 
@@ -90,9 +91,8 @@ class FeederMain : public ::testing::Test {
       }
     } else if (const auto* lease = std::get_if<task::FeederLease>(&message)) {
       reply.request = lease->request;
-      if (lease->resync) ledger_->resync(lease->input, lease->consumer, lease->held);
       resyncs_ += lease->resync;
-      auto answer = ledger_->lease(lease->input, lease->consumer, lease->splits_max);
+      auto answer = serve_lease(*ledger_, *lease);
       if (answer) {
         reply.answer = *answer;
       } else {
@@ -100,11 +100,9 @@ class FeederMain : public ::testing::Test {
         reply.error_context = answer.error().context;
       }
     } else {
-      if (const auto* done = std::get_if<task::FeederDone>(&message))
-        (void)ledger_->done(done->input, done->consumer, done->split_id, done->pass);
-      ready_.notify_all();
       return;
     }
+    ready_.notify_all();
     if (server_) (void)server_->send(feeder_, reply);
   }
 

@@ -85,7 +85,7 @@ class PipeTest : public ::testing::Test {
     const RecordBlock block = block_of(first, rows);
     std::vector<std::uint32_t> order(rows);
     for (std::uint32_t i = 0; i < rows; ++i) order[i] = i;
-    writer_->publish(write_batch(block, order, pass, *slot), pass);
+    writer_->publish(write_batch(block, order, pass, {}, *slot), pass);
     return true;
   }
 
@@ -378,7 +378,7 @@ class HostileFeeder : public PipeTest {
     entry.kind = pipe::EntryKind::kBatch;
     entry.slot = slot;
     entry.sequence = slot;
-    entry.bytes = write_batch(block_of(1, 2), std::vector<std::uint32_t>{0, 1}, 0,
+    entry.bytes = write_batch(block_of(1, 2), std::vector<std::uint32_t>{0, 1}, 0, {},
                               {data_.mapping.data() + slot * 4096, 4096});
     return entry;
   }

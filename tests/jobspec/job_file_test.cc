@@ -273,5 +273,51 @@ TEST(JobFile, TellsWhyAFileCannotBeRead) {
   EXPECT_EQ(load_job_file("job.txt").error().code, Errc::kInvalidArgument);
 }
 
+TEST(JobFile, WhatItCallsGoodTheCoordinatorTakes) {
+  const auto parsed = parse_job("name = \"my job\"\n[role.main]\nargv = [\"true\"]\n", Syntax::kToml, "job.toml");
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_THAT(parsed.error().context, HasSubstr("job.toml:1:"));
+  EXPECT_THAT(parsed.error().context, HasSubstr("a job's name"));
+  const auto many = parse_job("[role.main]\nargv = [\"true\"]\ncount = 65537\n", Syntax::kToml, "job.toml");
+  ASSERT_FALSE(many.has_value());
+  EXPECT_THAT(many.error().context, HasSubstr("65536"));
+}
+
+TEST(JobFile, ReadsHoldOutputsAndReadiness) {
+  const char* text = R"(
+hold = true
+[role.web]
+kind = "service"
+argv = ["serve"]
+ports = 1
+ready = "port"
+[role.main]
+argv = ["true"]
+after = "web"
+[output.model]
+path = "/out/model"
+)";
+  const auto spec = parse_job(text, Syntax::kToml, "job.toml");
+  ASSERT_TRUE(spec.has_value()) << spec.error().context;
+  EXPECT_TRUE(spec->hold);
+  EXPECT_EQ(spec->roles[0].ready, cluster::ReadyWhen::kPort);
+  ASSERT_EQ(spec->outputs.size(), 1u);
+  EXPECT_EQ(spec->outputs[0].role, "main") << "the first role whose end counts";
+  const auto again = parse_job(dump(to_json(*spec)), Syntax::kJson, "again");
+  ASSERT_TRUE(again.has_value()) << again.error().context;
+  EXPECT_TRUE(*again == *spec);
+}
+
+TEST(JobFile, NamesThePlaceOfAWrongOutput) {
+  const auto spec = parse_job("[role.main]\nargv = [\"true\"]\n[output.m]\npath = \"out\"\nrole = \"mian\"\n",
+                              Syntax::kToml, "job.toml");
+  ASSERT_FALSE(spec.has_value());
+  EXPECT_THAT(spec.error().context, HasSubstr("job.toml:4:8: path must be the absolute path"));
+  EXPECT_THAT(spec.error().context, HasSubstr("job.toml:5:8: output 'm': no role 'mian'; did you mean 'main'?"));
+  const auto port = parse_job("[role.main]\nargv = [\"true\"]\nready = \"port\"\n", Syntax::kToml, "job.toml");
+  ASSERT_FALSE(port.has_value());
+  EXPECT_THAT(port.error().context, HasSubstr("leased port"));
+}
+
 }  // namespace
 }  // namespace dlrun::jobspec

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -53,6 +54,13 @@ class Cli : public test::ServerFixture {
     const int code = run_cli(args, world);
     out = slurp(world.out_fd), err = slurp(world.err_fd);
     return code;
+  }
+  /// On stderr until now, while a command runs.
+  std::string said() const {
+    std::string text(1u << 16, '\0');
+    const ssize_t n = ::pread(world.err_fd, text.data(), text.size(), 0);
+    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return text;
   }
   static std::string slurp(int fd) {
     std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
@@ -172,7 +180,9 @@ TEST_F(Cli, FirstCtrlCAsksAndTheSecondKills) {
     while (control.submitted().empty() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(2ms);
     ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
-    std::this_thread::sleep_for(300ms);
+    while (said().find("Ctrl-C again") == std::string::npos &&
+           std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(2ms);
     EXPECT_FALSE(killed) << "the first one only asks";
     ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
   });
@@ -205,16 +215,18 @@ TEST_F(Cli, RunSurvivesAServerThatGoesAndComesBackElsewhere) {
 }
 
 TEST_F(Cli, SaysWhyAJobWaits) {
-  std::thread later;
-  control.on_submit([&](JobId id) {
-    later = std::thread([this, id] {
-      std::this_thread::sleep_for(2500ms);
-      start(id);
-      finish(id, 0);
-    });
+  std::promise<void> asked;
+  control.intercept([&](const cluster::ApiCall& call) -> std::optional<Result<cluster::ApiReply>> {
+    if (std::holds_alternative<cluster::WhyJob>(call)) asked.set_value();
+    return std::nullopt;
+  });
+  std::thread scheduler([&, answered = asked.get_future()] {
+    ASSERT_EQ(answered.wait_for(20s), std::future_status::ready) << "nobody asked why it waits";
+    start(JobId{1});
+    finish(JobId{1}, 0);
   });
   EXPECT_EQ(cli({"run", "--", "x"}), 0);
-  later.join();
+  scheduler.join();
   EXPECT_THAT(err, HasSubstr("j1 waits: waits for memory"));
   EXPECT_THAT(err, HasSubstr("memory: 2 of 3 nodes: worker/0 needs 64 GiB"));
 }
@@ -225,6 +237,8 @@ TEST_F(Cli, MistypedCommandsAndFlagsAreUsageErrorsWithTheNearestName) {
   EXPECT_EQ(cli({"xyzzy"}), 64);
   EXPECT_EQ(cli({"list", "--bogus"}), 64);
   EXPECT_THAT(err, HasSubstr("see dlrun list --help"));
+  EXPECT_EQ(cli({"run", "--time-limt", "2h", "--", "x"}), 64);
+  EXPECT_THAT(err, HasSubstr("did you mean --time-limit?"));
   EXPECT_EQ(cli({"show"}), 64);
   EXPECT_EQ(cli({}), 64);
   EXPECT_EQ(cli({"run", "python3", "train.py"}), 64);
@@ -305,6 +319,47 @@ TEST_F(Cli, KillOfAFinishedOrUnknownJobIsRefusedClearly) {
   EXPECT_EQ(cli({"kill", "banana"}), 64);
 }
 
+TEST_F(Cli, HoldsReleasesAndRequeues) {
+  control.add(test::running_job());
+  EXPECT_EQ(cli({"hold", "j1"}), 0);
+  EXPECT_EQ(err, "dlrun: j1 is held\n");
+  EXPECT_EQ(cli({"release", "--json", "j1"}), 0);
+  EXPECT_EQ(json::parse(out)["id"], "j1");
+  EXPECT_EQ(cli({"requeue", "--hold", "--reason", "maintenance", "j1"}), 0);
+  EXPECT_EQ(cli({"release", "j9"}), 1);
+  EXPECT_EQ(cli({"submit", "--hold", "--output", "model=out", "--", "true"}), 0);
+  const auto spec = control.submitted().at(0);
+  EXPECT_TRUE(spec.hold);
+  ASSERT_EQ(spec.outputs.size(), 1u);
+  EXPECT_EQ(spec.outputs[0].path, home.string() + "/out");
+}
+
+TEST_F(Cli, OurOwnLinesNeverCutAProgressBarOfTheProgram) {
+  world.out_tty = world.err_tty = true;
+  std::atomic<bool> go{false};
+  std::thread program;
+  control.on_submit([&](JobId id) {
+    logs.append(ref(id), "\r10%");
+    program = std::thread([&, id] {
+      while (!go) std::this_thread::sleep_for(5ms);
+      start(id);  // RUNNING is told while the bar stands
+      std::this_thread::sleep_for(100ms);
+      logs.append(ref(id), "\r20%\n");
+      std::this_thread::sleep_for(100ms);
+      finish(id, 0);
+    });
+    control.touch(id, [](auto& view) { view.state = cluster::JobState::kStarting; });
+    go = true;
+  });
+  const int both = ::memfd_create("both", MFD_CLOEXEC);
+  world.out_fd = world.err_fd = both;
+  EXPECT_EQ(run_cli({"run", "--", "train"}, world), 0);
+  program.join();
+  const std::string text = slurp(both);
+  EXPECT_THAT(text, HasSubstr("\r10%\r20%\n")) << text;
+  EXPECT_THAT(text, HasSubstr("RUNNING")) << "told when the line was over";
+}
+
 TEST_F(Cli, ShowsJobsNodesEventsAndWhyAsTextAndAsJson) {
   auto view = test::running_job(2);
   view.spec.name = "evil\x1b]0;x\x07";
@@ -361,6 +416,10 @@ TEST_F(Cli, LogsAreExactIntoAPipeAndHarmlessOnATerminal) {
   EXPECT_EQ(out, "\r\n");
   EXPECT_EQ(cli({"logs", "--stderr", "j1"}), 0);
   EXPECT_EQ(out, "");
+  EXPECT_EQ(cli({"logs", "--json", "j1"}), 0);
+  const json piece = json::parse(out);
+  EXPECT_EQ(piece["role"], "worker");
+  EXPECT_EQ(piece["bytes"], "YRtbMkpi/wANCg==");
   EXPECT_EQ(cli({"logs", "j5"}), 1);
 }
 

@@ -93,6 +93,29 @@ TEST(SpecFromFlags, NamesTheFlagAndNoPlaceWhenAValueIsWrong) {
   EXPECT_THAT(error_of({}), HasSubstr("what should run?"));
 }
 
+TEST(SpecFromFlags, ADirectoryThatWasAskedForIsTheRolesSoThatItMustExist) {
+  const auto spec = make_spec({.argv = {"x"}, .shards = 1, .cwd = "sub"}, world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->cwd, "/home/me/job");
+  EXPECT_EQ(spec->roles[0].cwd, "/home/me/job/sub");
+  EXPECT_EQ(spec->roles[1].cwd, "");
+}
+
+TEST(SpecFromFlags, TheDirectoryOfAJobFileIsThatOfItsRolesUnlessTheySayTheirOwn) {
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("dlrun-cwd-" + std::to_string(::getpid()) + ".toml");
+  std::ofstream(path) << "cwd='/data'\n[role.a]\nargv=['x']\n[role.b]\nargv=['x']\ncwd='own'\n";
+  auto spec = make_spec({.file = path}, world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->roles[0].cwd, "/data");
+  EXPECT_EQ(spec->roles[1].cwd, "/home/me/job/own");
+  EXPECT_EQ(spec->cwd, "/home/me/job");
+  spec = make_spec({.file = path, .cwd = "/there"}, world());
+  std::filesystem::remove(path);
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->roles[1].cwd, "/there");
+}
+
 TEST(SpecFromFlags, AShellLineIsExplicit) {
   const auto spec = make_spec({.argv = {"echo", "a", "|", "cat"}, .shell = true}, world());
   EXPECT_THAT(spec->roles[0].argv, ElementsAre("/bin/sh", "-c", "echo a | cat"));
@@ -119,6 +142,7 @@ TEST(SpecFromFlags, FlagsChangeAJobFileWhereThatMakesSense) {
 TEST(DefaultName, IsTheScriptOrTheProgram) {
   EXPECT_EQ(default_name({"python3", "-u", "dir/train.py", "x"}), "train.py");
   EXPECT_EQ(default_name({"/usr/bin/true"}), "true");
+  EXPECT_EQ(default_name({"sh", "-c", "echo a; exit 3"}), "sh");
   EXPECT_EQ(default_name({"./we ird\n"}), "we-ird-");
   EXPECT_EQ(default_name({"--"}), "main");
   EXPECT_EQ(default_name({}), "main");

@@ -23,6 +23,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 const TaskId kTask{JobId{3}, "worker", 0, Generation{1}};
+const NodeId kNode{"n0"};
+const ShipPass kPass{Epoch{1, 2}, "n0's"};
 const StreamId kOut{kTask, Stream::kStdout}, kErr{kTask, Stream::kStderr};
 
 class Shipping : public testing::Test {
@@ -47,10 +49,15 @@ class Shipping : public testing::Test {
     auto store = LogStore::open(root_ + "/store", {});
     ASSERT_TRUE(store);
     store_ = std::move(*store);
-    auto receiver = LogReceiver::start({bind, coordinator_}, *store_);
+    auto receiver = LogReceiver::start(
+        {bind, coordinator_,
+         [](const NodeId& node, const TaskId& task, Epoch epoch, std::string_view proof) {
+           return node == kNode && task == kTask && epoch == kPass.epoch && proof == kPass.proof;
+         }},
+        *store_);
     ASSERT_TRUE(receiver) << receiver.error().to_string();
     receiver_ = std::move(*receiver);
-    receiver_->allow(agent_.public_key);
+    receiver_->allow(agent_.public_key, kNode);
   }
   void start_agent() {
     ShipperOptions options;
@@ -58,7 +65,7 @@ class Shipping : public testing::Test {
     options.answer_timeout = milliseconds(300);
     shipper_ = LogShipper::start(options).value();
     shipper_->connect(receiver_->endpoint(), receiver_->public_key());
-    shipper_->add(kTask, logs_);
+    shipper_->add(kTask, logs_, kPass);
   }
   template <class Done>
   static bool eventually(Done done) {
@@ -147,7 +154,7 @@ TEST_F(Shipping, LiveOutputComesSoon) {
 TEST_F(Shipping, ADirectoryThatComesLaterIsFound) {
   shipper_->remove(kTask);
   const std::string later = root_ + "/later";
-  shipper_->add(kTask, later);
+  shipper_->add(kTask, later, kPass);
   std::this_thread::sleep_for(milliseconds(50));
   std::filesystem::create_directories(later);
   std::ofstream(later + "/stdout.00000000000000000000") << "hi";
@@ -191,7 +198,7 @@ TEST_F(Shipping, BytesThatTheShimDroppedLeaveAHoleAndNotAStall) {
   ASSERT_TRUE(out.open());
   const std::string bytes = noise(50'000);
   out.write(bytes);
-  receiver_->allow(agent_.public_key);
+  receiver_->allow(agent_.public_key, kNode);
   start_agent();
   ASSERT_TRUE(finish());
   const auto chunk = store_->read(kOut, 0, 1 << 20).value();
@@ -208,7 +215,7 @@ TEST_F(Shipping, AnAgentThatIsRegisteredAfterItsFirstTryGetsThrough) {
   out.write("early");
   start_agent();
   ASSERT_TRUE(eventually([&] { return receiver_->refused() > 0; }));
-  receiver_->allow(agent_.public_key);
+  receiver_->allow(agent_.public_key, kNode);
   EXPECT_TRUE(has(kOut, 5));
 }
 
@@ -244,6 +251,8 @@ TEST_F(Shipping, HostileBytesOfARegisteredAgentAreDroppedAndCounted) {
   wire::LogHeader header;
   header.kind = wire::LogKind::kAsk;
   header.task = kTask;
+  header.epoch = kPass.epoch;
+  header.proof = kPass.proof;
   const std::string good = wire::encode(header);
   SplitMix64 rng(3);
   for (int i = 0; i < 300; ++i) {
@@ -260,6 +269,50 @@ TEST_F(Shipping, HostileBytesOfARegisteredAgentAreDroppedAndCounted) {
   EXPECT_TRUE(has(kOut, 10));
   zmq_close(socket);
   zmq_ctx_term(context);
+}
+
+TEST_F(Shipping, ANodeShipsNothingForATaskThatWasGivenToAnother) {
+  shipper_.reset();
+  agent_ = make_curve_keys().value();
+  receiver_->allow(agent_.public_key,
+                   NodeId{"n1"});  // a member of the cluster, but not the task's node
+  shim::LogWriter out(logs_, "stdout", 4096, 8192);
+  ASSERT_TRUE(out.open());
+  out.write("forged");
+  start_agent();  // with what n0 would show
+  ASSERT_TRUE(eventually([&] { return receiver_->refused() > 0; }));
+  EXPECT_FALSE(finish(milliseconds(300)));
+  EXPECT_EQ(store_->read(kOut, 0, 10).error().code, Errc::kNotFound);
+}
+
+TEST_F(Shipping, AWrongProofShipsNothing) {
+  shipper_.reset();
+  shim::LogWriter out(logs_, "stdout", 4096, 8192);
+  ASSERT_TRUE(out.open());
+  out.write("forged");
+  for (const ShipPass& pass :
+       {ShipPass{kPass.epoch, "guessed"}, ShipPass{Epoch{1, 3}, kPass.proof}}) {
+    const std::uint64_t before = receiver_->refused();
+    ShipperOptions options;
+    options.keys = agent_;
+    shipper_ = LogShipper::start(options).value();
+    shipper_->connect(receiver_->endpoint(), receiver_->public_key());
+    shipper_->add(kTask, logs_, pass);
+    ASSERT_TRUE(eventually([&] { return receiver_->refused() > before; }));
+    EXPECT_EQ(store_->read(kOut, 0, 10).error().code, Errc::kNotFound);
+  }
+}
+
+TEST_F(Shipping, AForbiddenKeyLosesItsOpenConnection) {
+  shim::LogWriter out(logs_, "stdout", 4096, 8192);
+  ASSERT_TRUE(out.open());
+  out.write("good");
+  ASSERT_TRUE(has(kOut, 4));
+  receiver_->forbid(agent_.public_key);
+  const std::uint64_t before = receiver_->refused();
+  out.write("late");
+  ASSERT_TRUE(eventually([&] { return receiver_->refused() > before; }));
+  EXPECT_EQ(all(kOut), "good");
 }
 
 }  // namespace

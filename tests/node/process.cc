@@ -126,7 +126,8 @@ void TestCluster::start_coordinator(std::vector<std::string> more) {
 void TestCluster::start_agent(const std::string& name, std::vector<std::string> more) {
   if (!agent_args_.contains(name)) {
     const auto c = cluster();
-    const int first = 20000 + static_cast<int>(agent_args_.size()) * 100;
+    // Other clusters may run on this machine at the same time.
+    const int first = 10000 + static_cast<int>(::getpid() % 100 * 200 + agent_args_.size() * 100);
     std::vector<std::string> argv = {
         dlrun_binary(),     "agent",
         "--data",           *this / name,

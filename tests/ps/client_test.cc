@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -56,6 +57,21 @@ TEST_P(AnyCluster, DuplicatesAreSummedAndEachPlaceOfAPullIsFilled) {
   std::vector<float> out(10);
   ASSERT_TRUE(client->pull(table, std::vector<std::uint64_t>{8, 7, 9, 8, 7}, out, kLong));
   EXPECT_THAT(out, testing::ElementsAre(3, 4, 13, 16, 0, 0, 3, 4, 13, 16));
+}
+
+TEST_P(AnyCluster, TheLearningRateChangesOnEveryShard) {
+  Cluster cluster(GetParam(), 3, 1);
+  const auto client = cluster.client();
+  const Table table = client->open_table(sum_schema("t", 1), kLong).value();
+  const auto keys = some_keys(50, 3);
+  const std::vector<float> ones(50, 1.0f);
+  ASSERT_TRUE(client->push(table, keys, ones, kLong));
+  ASSERT_TRUE(client->set_learning_rate(table, -10, kLong));
+  ASSERT_TRUE(client->push(table, keys, ones, kLong));
+  std::vector<float> out(50);
+  ASSERT_TRUE(client->pull(table, keys, out, kLong));
+  EXPECT_EQ(out, std::vector<float>(50, 11.0f));
+  EXPECT_EQ(client->set_learning_rate(table, INFINITY, kLong).error().code, Errc::kInvalidArgument);
 }
 
 TEST_P(AnyCluster, AnEmptyBatchIsFine) {

@@ -44,6 +44,32 @@ ps::RequestHeader full_request() {
   return h;
 }
 
+/// With the fields that came later.
+ps::RequestHeader grown_request() {
+  ps::RequestHeader h = full_request();
+  h.rate = 0.75f;
+  ps::TableSchema& s = *h.schema;
+  s.kind = ps::KeyKind::kSparse;
+  s.optimizer = ps::Optimizer::kGroupFtrl;
+  s.initializer = ps::Initializer::kTruncatedNormal;
+  s.dtype = ps::Dtype::kBf16;
+  s.momentum = 0.5f;
+  s.beta1 = 0.25f;
+  s.beta2 = 0.125f;
+  s.group_l1 = 2;
+  s.clip_value = 3;
+  s.clip_norm = 4;
+  s.admission = ps::Admission::kProbability;
+  s.admission_n = 5;
+  s.admission_p = 0.5f;
+  s.eviction = ps::Eviction::kLfu;
+  s.ttl_s = 6;
+  s.budget_bytes = 1ull << 40;
+  s.missing = ps::Missing::kValue;
+  s.missing_value = 7;
+  return h;
+}
+
 ps::ReplyHeader full_reply() {
   ps::ReplyHeader h;
   h.kind = ps::Kind::kScan;
@@ -80,6 +106,7 @@ std::string hex(const std::vector<std::byte>& bytes) {
 
 TEST(PsCodec, HeadersComeBackAsTheyWere) {
   EXPECT_EQ(decode_ps_request(encode(full_request())).value(), full_request());
+  EXPECT_EQ(decode_ps_request(encode(grown_request())).value(), grown_request());
   EXPECT_EQ(decode_ps_request(encode(ps::RequestHeader{})).value(), ps::RequestHeader{});
   EXPECT_EQ(decode_ps_reply(encode(full_reply())).value(), full_reply());
   EXPECT_EQ(decode_ps_reply(encode(ps::ReplyHeader{})).value(), ps::ReplyHeader{});
@@ -91,6 +118,9 @@ TEST(PsCodec, ReadsTheRecordedBytesOfVersion1) {
   const auto request = decode_ps_request(recorded("request-v1.hex"));
   ASSERT_TRUE(request) << "recorded:\n" << hex(encode(full_request()));
   EXPECT_EQ(*request, full_request());
+  const auto grown = decode_ps_request(recorded("request-v1-grown.hex"));
+  ASSERT_TRUE(grown) << "recorded:\n" << hex(encode(grown_request()));
+  EXPECT_EQ(*grown, grown_request());
   const auto reply = decode_ps_reply(recorded("reply-v1.hex"));
   ASSERT_TRUE(reply) << "recorded:\n" << hex(encode(full_reply()));
   EXPECT_EQ(*reply, full_reply());

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/ps/shard_helper.h"
 
 namespace dlrun::ps {
@@ -286,6 +288,84 @@ TEST(ShardCore, ScansEveryRowOnceInPages) {
     ASSERT_LT(++pages, 5000);
   }
   EXPECT_EQ(got, want);
+}
+
+TEST(ShardCore, TheLearningRateChangesWhileRunningAndOnce) {
+  HandShard shard(1);
+  TableSchema schema = sum_table(Consistency::kAsp);
+  shard.create(schema);
+  shard.one(shard.push_header(1, kA, 0), {1}, {1});
+  EXPECT_EQ(shard.row(1)[0], 1);  // rate -1
+  RequestHeader tune = shard.push_header(2, kA, 0);
+  tune.kind = Kind::kTune;
+  tune.rate = -10;
+  EXPECT_EQ(shard.one(tune).header.error, 0);
+  shard.one(shard.push_header(3, kA, 0), {1}, {1});
+  EXPECT_EQ(shard.row(1)[0], 11);
+  RequestHeader later = shard.push_header(4, kA, 0);
+  later.kind = Kind::kTune;
+  later.rate = -100;
+  shard.one(later);
+  EXPECT_EQ(shard.one(tune).header.error, 0);  // an old one that comes again changes nothing
+  shard.one(shard.push_header(5, kA, 0), {1}, {1});
+  EXPECT_EQ(shard.row(1)[0], 111);
+  tune.sequence = 6;
+  tune.rate = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(code(shard.one(tune)), Errc::kInvalidArgument);
+  EXPECT_EQ(shard.core.stats().repeated, 1u);
+}
+
+TEST(ShardCore, UnderBspANewRateHoldsFromTheClockItNames) {
+  HandShard shard(2);
+  shard.create(sum_table(Consistency::kBsp));
+  const auto push = [&](std::uint64_t sequence, WorkerId worker, std::uint64_t clock) {
+    EXPECT_EQ(shard.one(shard.push_header(sequence, worker, clock), {1}, {1}).header.error, 0);
+  };
+  push(1, kA, 0);
+  shard.ask(shard.clock_header(kA, 1));
+  push(2, kA, 1);
+  RequestHeader tune = shard.push_header(3, kA, 1);
+  tune.kind = Kind::kTune;
+  tune.rate = -10;
+  EXPECT_EQ(shard.one(tune).header.error, 0);
+  push(1, kB, 0);
+  shard.ask(shard.clock_header(kB, 1));
+  EXPECT_EQ(shard.row(1)[0], 2) << "clock 0 closes with the rate it had";
+  push(2, kB, 1);
+  shard.ask(shard.clock_header(kA, 2));
+  shard.ask(shard.clock_header(kB, 2));
+  EXPECT_EQ(shard.row(1)[0], 22);
+}
+
+TEST(ShardCore, PoliciesThatCannotWorkAreRefused) {
+  HandShard shard(1);
+  const auto refused = [&](void (*set)(TableSchema&)) {
+    TableSchema schema = sum_table(Consistency::kAsp);
+    set(schema);
+    return code(shard.create(schema)) == Errc::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused([](TableSchema& s) { s.eviction = Eviction::kTtl; }));
+  EXPECT_TRUE(refused([](TableSchema& s) { s.eviction = Eviction::kLru; }));
+  EXPECT_TRUE(refused([](TableSchema& s) {
+    s.kind = KeyKind::kDense;
+    s.rows = 5;
+    s.eviction = Eviction::kTtl;
+    s.ttl_s = 5;
+  }));
+  EXPECT_TRUE(refused([](TableSchema& s) {
+    s.admission = Admission::kSightings;
+    s.admission_n = 0;
+  }));
+  EXPECT_TRUE(refused([](TableSchema& s) {
+    s.admission = Admission::kProbability;
+    s.admission_p = 1.5f;
+  }));
+  EXPECT_TRUE(refused([](TableSchema& s) { s.beta1 = 1; }));
+  EXPECT_TRUE(refused([](TableSchema& s) { s.clip_norm = -1; }));
+  EXPECT_TRUE(refused([](TableSchema& s) {
+    s.optimizer = Optimizer::kAdam;
+    s.epsilon = 0;
+  }));
 }
 
 }  // namespace

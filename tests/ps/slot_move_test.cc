@@ -168,6 +168,49 @@ TEST(SlotMove, PushesOfAnOpenClockMoveWithTheirSlot) {
   for (const std::uint64_t key : keys) EXPECT_EQ(two.value(key), 2);
 }
 
+// One push cut under the first map, whose keys come to the same shard one move after the other, each
+// part under the number of the whole.
+TEST(SlotMove, PartsOfOnePushThatMeetAtAShardAllApply) {
+  for (const bool known_before : {false, true}) {
+    for (const bool slow : {false, true}) {
+      TwoShards two(2);
+      two.create(sum_table(Consistency::kAsp));
+      std::vector<std::uint64_t> at_one;
+      for (std::uint64_t key = 0; at_one.size() < 3; ++key) {
+        if (two.map.owner[slot_of(5, key)].value == 1) at_one.push_back(key);
+      }
+      const auto lost = [] { return true; };
+      const auto none = [] { return false; };
+      const auto header = [&](std::uint64_t sequence) {
+        return two.shards[0]->push_header(sequence, kA, 0);
+      };
+      std::uint64_t elsewhere = 0;
+      while (two.map.owner[slot_of(5, elsewhere)].value != 0) ++elsewhere;
+      if (known_before) {
+        ASSERT_TRUE(two.push(header(1), {elsewhere}, {1}, none));
+      }
+      ASSERT_FALSE(two.push(header(200), {at_one[0], at_one[1]}, {5, 7}, lost));
+      two.move({slot_of(5, at_one[0])});
+      // A younger one that arrives first, as others of the same window may.
+      ASSERT_TRUE(two.push(header(400), {at_one[0], elsewhere}, {100, 1}, none));
+      if (!slow) {
+        ASSERT_TRUE(two.push(header(200), {at_one[0]}, {5}, none));
+      }
+      two.move({slot_of(5, at_one[1])});
+      ASSERT_TRUE(two.push(header(200), {at_one[1]}, {7}, none));
+      ASSERT_TRUE(two.push(header(200), {at_one[0]}, {5}, none));
+      ASSERT_TRUE(two.push(header(200), {at_one[1]}, {7}, none)) << "a retry";
+      EXPECT_EQ(two.value(at_one[0]), 105);
+      EXPECT_EQ(two.value(at_one[1]), 7);
+      // Long after, the slots that came are like the others.
+      for (std::uint64_t q = 401; q < 1200; ++q)
+        ASSERT_TRUE(two.push(header(q), {at_one[0]}, {1}, none));
+      ASSERT_TRUE(two.push(header(1199), {at_one[0]}, {1}, none));
+      EXPECT_EQ(two.value(at_one[0]), 105 + 799);
+    }
+  }
+}
+
 TEST(SlotMove, RandomMovesLossesAndRetriesApplyEveryPushOnce) {
   for (const Consistency consistency : {Consistency::kAsp, Consistency::kBsp}) {
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "runtime/security/credentials.h"
-#include "runtime/security/revocation.h"
 #include "runtime/security/secret.h"
 #include "tests/security/temp_folder.h"
 
@@ -137,19 +136,6 @@ TEST(Credentials, StatementIsAcceptedFromItsKeyOnly) {
       verify_statement(ca.certificate_pem, other.certificate, "node-1 42", signature, now()));
   EXPECT_FALSE(verify_statement(make_ca("x", now()).value().certificate_pem, agent.certificate,
                                 "node-1 42", signature, now()));
-}
-
-TEST(RevocationList, RemembersAcrossRestarts) {
-  const TempFolder temp;
-  const std::string path = temp / "revoked";
-  {
-    auto list = RevocationList::open(path).value();
-    EXPECT_FALSE(list->contains("ab01"));
-    ASSERT_TRUE(list->revoke("ab01"));
-    ASSERT_TRUE(list->revoke("ab01"));
-    EXPECT_FALSE(list->revoke("not hex"));
-  }
-  EXPECT_TRUE(RevocationList::open(path).value()->contains("ab01"));
 }
 
 }  // namespace

@@ -364,17 +364,22 @@ TEST_F(Shim, AShimKilledIsNoticedAndItsTreeDies) {
 }
 
 TEST_F(Shim, OrphansOfADeadShimAreReapedWithoutAClient) {
+  const SystemClock clock;
   const Spec spec = helper("brood");
   const auto dir = spawn("a", spec);
   wait_output(dir, "ready");
   client_.reset();
-  EXPECT_EQ(ShimClient::reap_orphans(dir, seconds(1)).error().code, Errc::kFailedPrecondition);
+  EXPECT_EQ(OrphanReaper::begin(dir, clock.now(), seconds(1)).error().code,
+            Errc::kFailedPrecondition);
   const pid_t shim = shim_pid(dir);
   ::kill(shim, SIGKILL);
   ::waitpid(shim, nullptr, 0);
-  const auto end = ShimClient::reap_orphans(dir, seconds(20));
-  ASSERT_TRUE(end) << end.error().to_string();
-  EXPECT_EQ(end->cause, Cause::kShimLost);
+  {
+    auto reaper = OrphanReaper::begin(dir, clock.now(), seconds(20));
+    ASSERT_TRUE(reaper) << reaper.error().to_string();
+    while (!reaper->step(clock.now())) std::this_thread::sleep_for(milliseconds(20));
+    EXPECT_EQ(reaper->result().cause, EndCause::kShimLost);
+  }
   EXPECT_EQ(left_of(spec.mark).size(), 0u);
   // What was found is kept for whoever asks next.
   start_client();

@@ -1,4 +1,4 @@
-// sim_test [--seed N | --from N --seeds COUNT | --seconds S] [gtest flags]
+// sim_test [--seed N | --from N --seeds COUNT | --seconds S | --digest N] [gtest flags]
 // DLRUN_LONG=1: 20,000 seeds.
 
 #include <gtest/gtest.h>
@@ -38,6 +38,10 @@ int main(int argc, char** argv) {
     if (name == "--from") options.from = value;
     if (name == "--seeds") options.seeds = value;
     if (name == "--seconds") options.seconds = value;
+    if (name == "--digest") {
+      dlrun::sim::print_digest(value);
+      return 0;
+    }
   }
   std::printf("seeds from %llu\n", static_cast<unsigned long long>(options.from));
   return RUN_ALL_TESTS();

@@ -15,4 +15,7 @@ struct Options {
 
 const Options& options();
 
+/// Plays the seed and prints its digest and steps: what another process must get too.
+void print_digest(std::uint64_t seed);
+
 }  // namespace dlrun::sim

@@ -33,14 +33,26 @@ TEST_P(PlantedBug, IsFound) {
   FAIL() << GetParam().name << " was not found in " << GetParam().seeds_max << " seeds";
 }
 
-INSTANTIATE_TEST_SUITE_P(Sim, PlantedBug,
-                         testing::Values(Planted{"term_not_raised", 1000}, Planted{"submit_acked_before_durable", 1000},
-                                         Planted{"ack_end_before_durable", 1000}, Planted{"finish_before_all_ended", 1000},
-                                         Planted{"no_tombstones", 1000}, Planted{"unknown_tasks_left_running", 1000},
-                                         Planted{"returning_node_not_fenced", 1000}, Planted{"accept_stale_lease", 1000},
-                                         Planted{"accept_stale_update", 1000}, Planted{"lease_repeat_granted_again", 1000},
-                                         Planted{"split_done_not_recorded", 1000}, Planted{"barrier_counts_repeats", 1000}),
-                         [](const auto& info) { return std::string(info.param.name); });
+// What each does: runtime/sim/README.md.
+INSTANTIATE_TEST_SUITE_P(
+    Sim, PlantedBug,
+    testing::Values(
+        // coordinator and agents
+        Planted{"term_not_raised", 300}, Planted{"submit_acked_before_durable", 300},
+        Planted{"ack_end_before_durable", 300}, Planted{"finish_before_all_ended", 300},
+        Planted{"no_tombstones", 300}, Planted{"unknown_tasks_left_running", 300},
+        Planted{"returning_node_not_fenced", 300}, Planted{"accept_stale_lease", 300},
+        Planted{"accept_stale_update", 300}, Planted{"lease_repeat_granted_again", 300},
+        Planted{"split_done_not_recorded", 300}, Planted{"barrier_counts_repeats", 300},
+        Planted{"slots_released_early", 300}, Planted{"late_lease_answered", 300},
+        Planted{"shard_loss_ignored", 300},
+        // clocks and disks
+        Planted{"lease_on_wall_clock", 300}, Planted{"store_acks_before_durable", 300},
+        // parameters
+        Planted{"slot_moves_without_window", 300}, Planted{"ps_version_ignored", 300},
+        Planted{"ps_stale_epoch_accepted", 300}, Planted{"worker_gone_ignored", 300},
+        Planted{"reads_one_clock_early", 300}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace dlrun::sim

@@ -32,8 +32,9 @@ std::vector<ToServer> all_to_server() {
       EnterBarrier{"start", 2},
       OpenInput{5, "train"},
       FeederFiles{6, id_of(0), "train", {{"/a\xff", 10, "e"}, {"/b", 1ull << 40, ""}}},
-      FeederLease{7, id_of(1), "train", 3, true, {{9, 1}, {10, 2}}},
+      FeederLease{7, id_of(1), "train", 3, true, {{9, 1}, {10, 2}}, {{8, 1}}},
       FeederDone{id_of(2), "train", 77, 4},
+      FeederGone{id_of(8)},
   };
 }
 
@@ -96,6 +97,7 @@ TEST(TaskCodec, EveryMessageOfAProcessComesBackTheSame) {
   EXPECT_TRUE(lease.resync);
   EXPECT_EQ(lease.held, (std::vector<io::SplitKey>{{9, 1}, {10, 2}}));
   EXPECT_EQ(lease.splits_max, 3u);
+  EXPECT_EQ(lease.done, (std::vector<io::SplitKey>{{8, 1}}));
 }
 
 TEST(TaskCodec, EveryMessageOfTheAgentComesBackTheSame) {

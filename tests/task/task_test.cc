@@ -1,4 +1,5 @@
-// TaskServer and TaskClient over a real socket, with an agent that restarts and peers that misbehave.
+// TaskServer and TaskClient over a real socket, with an agent that restarts and peers that
+// misbehave.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -310,6 +312,29 @@ TEST_F(Task, ARestartedAgentIsFoundAgainAndHearsWhatWasUnderWay) {
   ASSERT_TRUE(server_->send(kTask, BarrierPassed{"go", 1}));
   at_barrier.join();
   EXPECT_TRUE(passed);
+}
+
+TEST_F(Task, ManyProgressReportsToASlowAgentKeepOnlyTheLast) {
+  std::promise<void> go_on;
+  const std::shared_future<void> released = go_on.get_future().share();
+  reply_ = [released](ToServer message) {
+    if (std::holds_alternative<ReportProgress>(message)) released.wait_for(seconds(30));
+  };
+  auto o = options();
+  o.queue_bytes_max = 64u << 10;
+  const auto client = connect(std::move(o));
+  const std::string text(500, 't');
+  Status status;
+  int sent = 0;
+  for (; sent < 5000 && status; ++sent)
+    status = client->send(ReportProgress{0.5, text + std::to_string(sent)});
+  const std::string last = text + std::to_string(sent - 1);
+  go_on.set_value();
+  ASSERT_TRUE(status) << sent << ": " << status.error().to_string();
+  EXPECT_TRUE(wait([&] {
+    const auto got = all_of<ReportProgress>();
+    return !got.empty() && got.back().text == last;
+  }));
 }
 
 TEST_F(Task, AnAgentThatStaysAwayClosesTheClient) {

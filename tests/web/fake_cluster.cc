@@ -54,7 +54,7 @@ void FakeControl::call(cluster::ApiCall request, Duration, Reply reply) {
 }
 
 Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
-  std::uint64_t sequence = 0;
+  JobId changed;
   const auto unknown = [](JobId id) { return fail(Errc::kNotFound, "no job " + to_string(id)); };
   Result<cluster::ApiReply> out = fail(Errc::kInternal, "not answered");
   std::unique_lock lock(mutex_);
@@ -70,8 +70,8 @@ Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
     jobs_[id] = view;
     submitted_.push_back(submit->spec);
     if (!submit->idempotency_key.empty()) keys_[submit->idempotency_key] = id;
-    sequence = events_.size() + 1;
-    events_.push_back({.sequence = sequence,
+    changed = id;
+    events_.push_back({.sequence = events_.size() + 1,
                        .at = view.submitted,
                        .job = id,
                        .kind = "job_submitted",
@@ -83,6 +83,15 @@ Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
     if (cluster::is_final(job->second.state))
       return fail(Errc::kFailedPrecondition, to_string(kill->job) + " is over");
     out = cluster::ApiReply(cluster::KillAck{});
+  } else if (std::holds_alternative<cluster::HoldJob>(request) ||
+             std::holds_alternative<cluster::RequeueJob>(request)) {
+    const auto* hold = std::get_if<cluster::HoldJob>(&request);
+    const JobId id = hold ? hold->job : std::get<cluster::RequeueJob>(request).job;
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) return unknown(id);
+    if (cluster::is_final(job->second.state))
+      return fail(Errc::kFailedPrecondition, to_string(id) + " is over");
+    out = cluster::ApiReply(cluster::JobAck{});
   } else if (const auto* get = std::get_if<cluster::GetJob>(&request)) {
     const auto job = jobs_.find(get->job);
     if (job == jobs_.end()) return unknown(get->job);
@@ -96,6 +105,8 @@ Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
       reply.jobs.back().tasks.clear();
     }
     out = cluster::ApiReply(std::move(reply));
+  } else if (std::holds_alternative<cluster::ExpelNode>(request)) {
+    out = cluster::ApiReply(cluster::ExpelAck{});
   } else if (std::holds_alternative<cluster::ListNodes>(request)) {
     out = cluster::ApiReply(cluster::NodeList{nodes_});
   } else if (const auto* why = std::get_if<cluster::WhyJob>(&request)) {
@@ -110,29 +121,29 @@ Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
       if (event.sequence > events->after && (events->job.value == 0 || events->job == event.job) &&
           reply.events.size() < events->limit)
         reply.events.push_back(event);
-    reply.last = events_.size();
+    reply.last = reply.events.size() < events->limit ? events_.size() : reply.events.back().sequence;
     out = cluster::ApiReply(std::move(reply));
   } else {
     out = cluster::ApiReply(cluster::Health{
         .term = 3, .nodes_up = static_cast<std::uint32_t>(nodes_.size()), .version = "test"});
   }
   lock.unlock();
-  if (sequence != 0) notify(sequence);
+  if (changed.value != 0) notify(changed);
   return out;
 }
 
-void FakeControl::notify(std::uint64_t sequence) {
-  std::vector<std::shared_ptr<std::function<void(std::uint64_t)>>> due;
+void FakeControl::notify(JobId job) {
+  std::vector<std::shared_ptr<std::function<void(JobId)>>> due;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& weak : listeners_)
       if (auto listener = weak.lock()) due.push_back(std::move(listener));
   }
-  for (const auto& listener : due) (*listener)(sequence);
+  for (const auto& listener : due) (*listener)(job);
 }
 
-std::shared_ptr<void> FakeControl::subscribe(std::function<void(std::uint64_t)> listener) {
-  auto handle = std::make_shared<std::function<void(std::uint64_t)>>(std::move(listener));
+std::shared_ptr<void> FakeControl::subscribe(std::function<void(JobId)> listener) {
+  auto handle = std::make_shared<std::function<void(JobId)>>(std::move(listener));
   const std::lock_guard lock(mutex_);
   listeners_.push_back(handle);
   return handle;
@@ -172,17 +183,15 @@ void FakeControl::update(JobId job, const std::function<void(cluster::JobView&)>
 }
 
 void FakeControl::event(JobId job, std::string kind, std::string text) {
-  std::uint64_t sequence = 0;
   {
     const std::lock_guard lock(mutex_);
-    sequence = events_.size() + 1;
-    events_.push_back({.sequence = sequence,
+    events_.push_back({.sequence = events_.size() + 1,
                        .at = WallTime{1'700'000'000'000'000'000},
                        .job = job,
                        .kind = std::move(kind),
                        .text = std::move(text)});
   }
-  notify(sequence);
+  notify(job);
 }
 
 cluster::JobView FakeControl::job(JobId id) {

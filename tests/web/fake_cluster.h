@@ -23,7 +23,7 @@ class FakeControl final : public cluster::ControlApi {
   ~FakeControl() override;
 
   void call(cluster::ApiCall request, Duration timeout, Reply reply) override;
-  std::shared_ptr<void> subscribe(std::function<void(std::uint64_t)> listener) override;
+  std::shared_ptr<void> subscribe(std::function<void(JobId)> listener) override;
 
   /// Runs first, on the fake's thread; an answer of it is the answer.
   void intercept(
@@ -46,7 +46,7 @@ class FakeControl final : public cluster::ControlApi {
 
  private:
   Result<cluster::ApiReply> answer(const cluster::ApiCall& request);
-  void notify(std::uint64_t sequence);
+  void notify(JobId job);
   void run();
 
   std::mutex mutex_;
@@ -57,7 +57,7 @@ class FakeControl final : public cluster::ControlApi {
   std::vector<cluster::JobSpec> submitted_;
   std::vector<cluster::EventView> events_;
   std::vector<cluster::NodeView> nodes_;
-  std::vector<std::weak_ptr<std::function<void(std::uint64_t)>>> listeners_;
+  std::vector<std::weak_ptr<std::function<void(JobId)>>> listeners_;
   std::function<std::optional<Result<cluster::ApiReply>>(const cluster::ApiCall&)> hook_;
   std::function<void(JobId)> submit_hook_, kill_hook_;
   std::uint64_t next_job_ = 1;
@@ -89,6 +89,23 @@ class FakeLogs final : public web::LogSource {
   void notify(const web::LogRef& ref);
   std::mutex mutex_;
   std::map<web::LogRef, Stream> streams_;
+};
+
+/// Knows node "j1", which has one certificate; minutes = 7: too many tokens.
+class FakeSecurity final : public web::SecurityAdmin {
+ public:
+  Result<web::JoinTokenView> issue_join_token(Duration life) override {
+    if (life == std::chrono::minutes(7)) return fail(Errc::kOverloaded, "too many live tokens");
+    return web::JoinTokenView{"dlj-00", WallTime{life.count()}, "dlrun agent --join"};
+  }
+  std::vector<web::CertificateView> certificates() override {
+    return {{"ab01", "j1", WallTime{1}, WallTime{2}, true, {}},
+            {"ab02", "j1", WallTime{1}, WallTime{2}, false, WallTime{2}}};
+  }
+  Result<std::vector<std::string>> revoke(const std::string& node) override {
+    if (node != "j1") return fail(Errc::kNotFound, "no such node");
+    return std::vector<std::string>{"ab01"};
+  }
 };
 
 class FakeMetrics final : public web::MetricsSource {

@@ -196,7 +196,8 @@ TEST_F(OpenApi, DeclaresEveryAnswerAndEveryDeclaredAnswerIsGiven) {
     exercise("POST", "/api/v1/jobs", post("/api/v1/jobs", job));
     control.intercept(nullptr);
   }
-  exercise("POST", "/api/v1/jobs/{id}/kill", post("/api/v1/jobs/j2/kill", ""));
+  for (const std::string order : {"kill", "hold", "release", "requeue"})
+    exercise("POST", "/api/v1/jobs/{id}/" + order, post("/api/v1/jobs/j2/" + order, ""));
   const std::string log = "/api/v1/jobs/j1/logs/worker/0/stdout";
   exercise("GET", "/api/v1/jobs/{id}/logs/{role}/{rank}/{stream}",
            get(log, "Range: bytes=1-2\r\n"));
@@ -206,6 +207,9 @@ TEST_F(OpenApi, DeclaresEveryAnswerAndEveryDeclaredAnswerIsGiven) {
   exercise("GET", "/api/v1/jobs/{id}", get("/api/v1/jobs/j1?follow=1"));
   exercise("GET", "/api/v1/jobs/{id}", get("/api/v1/jobs/j2"));
   exercise("GET", "/api/v1/events", get("/api/v1/events?follow=1"));
+  exercise("POST", "/api/v1/join-tokens", post("/api/v1/join-tokens", "{\"minutes\": 7}"));
+  for (const char* wrong : {"{\"minutes\": 0}", "{\"minutes\": \"7\"}", "{\"hours\": 1}", "[1]"})
+    exercise("POST", "/api/v1/join-tokens", post("/api/v1/join-tokens", wrong));
 
   for (const auto& [path, operations] : document["paths"].items())
     for (const auto& [method, operation] : operations.items())

@@ -14,7 +14,7 @@ class ServerFixture : public testing::Test {
  protected:
   void serve(web::ServerOptions options = {}) {
     options.bearer_token = kToken;
-    auto started = web::RestServer::start(std::move(options), control, logs, metrics);
+    auto started = web::RestServer::start(std::move(options), control, logs, metrics, &security);
     ASSERT_TRUE(started) << started.error().context;
     server = std::move(*started);
     port = server->port();
@@ -24,6 +24,7 @@ class ServerFixture : public testing::Test {
   FakeControl control;
   FakeLogs logs;
   FakeMetrics metrics;
+  FakeSecurity security;
   std::unique_ptr<web::RestServer> server;
   std::uint16_t port = 0;
 };

@@ -69,6 +69,15 @@ inline JobSpec job_spec() {
   spec.cwd = "/work dir";
   return spec;
 }
+/// What later versions added.
+inline std::vector<OutputSpec> outputs() { return {{"model", "/out/\xff", "worker"}, {"b", "/c", "ps"}}; }
+inline JobSpec job_spec_2() {
+  JobSpec spec = job_spec();
+  spec.roles[0].ready = ReadyWhen::kPort;
+  spec.hold = true;
+  spec.outputs = outputs();
+  return spec;
+}
 inline TaskUpdate update() {
   return {.task = kTask, .epoch = kEpoch, .state = TaskState::kEnded, .end = task_end(), .ready = {"tcp://[::1]:5", kBytes}, .pid = 4711};
 }
@@ -116,8 +125,12 @@ inline std::vector<ToAgent> to_agent() {
   prepare.inputs = {input()};
   prepare.time_limit = std::chrono::minutes(3);
   prepare.start_at_once = true;
-  StartTask start{.task = kTask, .epoch = kEpoch, .members = {{kTask, NodeId("n"), "fe80::1", {1, 2}}, {}}, .env = {{"B", kBytes}}, .ps = ps_view()};
+  StartTask start{.task = kTask, .epoch = kEpoch, .env = {{"B", kBytes}}, .ps = ps_view()};
+  PrepareTask elsewhere{.task = kTask, .epoch = kEpoch, .cwd = "/y", .cwd_required = true};
   StartTask start_plain{.task = kTask, .epoch = kEpoch};
+  PrepareTask prepare_2 = prepare;
+  prepare_2.ready = ReadyWhen::kTold;
+  prepare_2.outputs = outputs();
   return {RegisterAck{3, std::chrono::seconds(10), std::chrono::seconds(1), "tcp://c:1", "key", {kTask, kShard}},
           prepare, start, start_plain,
           StopTask{kTask, kEpoch, std::chrono::seconds(30), Cause::kSibling},
@@ -126,10 +139,15 @@ inline std::vector<ToAgent> to_agent() {
           LeaseReply{kTask, kEpoch, 99, Errc::kStaleEpoch, kBytes, lease_answer()},
           TaskEndAck{kTask, kEpoch},
           HeartbeatAck{3, 4, false},
-          SplitDoneAck{kTask, kEpoch, "train", 5, 6}};
+          SplitDoneAck{kTask, kEpoch, "train", 5, 6},
+          CommitOutputs{kTask, kEpoch, outputs()},
+          prepare_2,
+          elsewhere};
 }
 
 inline std::vector<FromAgent> from_agent() {
+  TaskUpdate warned = update();
+  warned.warning = kBytes;
   return {Register{NodeId("node-1"), Incarnation(77), "10.0.0.9", capacity(), {update(), TaskUpdate{}}, "0.1.0"},
           Heartbeat{NodeId("node-1"), Incarnation(77), 5},
           update(),
@@ -138,7 +156,10 @@ inline std::vector<FromAgent> from_agent() {
           InputFiles{kTask, kEpoch, "train", {{kBytes, 1ull << 40, "etag"}, {}}, 3},
           LeaseSplits{kTask, kEpoch, "train", 4, 8, true, {{5, 1}}},
           SplitDone{kTask, kEpoch, "train", 5, 6},
-          WorkerGoneAck{kShard, kTask, kEpoch}};
+          WorkerGoneAck{kShard, kTask, kEpoch},
+          OutputsCommitted{kTask, kEpoch, Errc::kAlreadyExists, kBytes},
+          warned,
+          LeaseSplits{kTask, kEpoch, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}}};
 }
 
 inline std::vector<Event> events() {
@@ -156,7 +177,12 @@ inline std::vector<Event> events() {
           InputFilesSet{JobId(12), Generation(2), "train", {{kBytes, 1ull << 40, "etag"}}},
           SplitsLeased{kTask, "train", 4, 8, true, {{5, 1}}},
           SplitFinished{kTask, "train", 5, 6},
-          BarrierMet{JobId(12), Generation(2), "worker", kBytes, 3}};
+          BarrierMet{JobId(12), Generation(2), "worker", kBytes, 3},
+          JobHeld{JobId(12), true, kBytes, {10}},
+          CommitGranted{JobId(12), Generation(2), {11}},
+          JobSubmitted{JobId(12), job_spec_2(), kBytes, 1, {12}},
+          SplitsLeased{kTask, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}},
+          TaskWarned{kTask, kEpoch, kBytes, {10}}};
 }
 
 }  // namespace dlrun::wire_test

@@ -254,8 +254,6 @@ Result<int> run(std::shared_ptr<client::Session> session, const Behaviour& behav
   caf::anon_send_exit(loop, caf::exit_reason::user_shutdown);
   for (auto& reader : impl->readers) caf::anon_send_exit(reader, caf::exit_reason::user_shutdown);
   caf::anon_send_exit(impl->commands, caf::exit_reason::user_shutdown);
-  for (auto& reader : impl->readers) caf::anon_send_exit(reader, caf::exit_reason::user_shutdown);
-  caf::anon_send_exit(impl->commands, caf::exit_reason::user_shutdown);
   caf::scoped_actor waiter(system);
   waiter->wait_for(loop);
   for (auto& reader : impl->readers) waiter->wait_for(reader);

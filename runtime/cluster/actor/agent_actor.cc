@@ -5,6 +5,7 @@
 #include <caf/stateful_actor.hpp>
 
 #include "runtime/actor/link_messages.h"
+#include "runtime/base/seldom.h"
 #include "runtime/cluster/actor/messages.h"
 #include "runtime/cluster/actor/wake.h"
 #include "runtime/wire/control_codec.h"
@@ -17,6 +18,7 @@ struct AgentState {
   AgentActorOptions options;
   caf::actor link;
   WakeTimer timer;
+  Seldom undecodable;
   AgentCore& core() { return *options.core; }
   Now now() const { return read(*options.clock); }
 };
@@ -37,7 +39,7 @@ AgentEffects on(AgentCore& core, TaskPrepared& e, Now now) {
   return core.on_prepared(e.task, e.status, now);
 }
 AgentEffects on(AgentCore& core, TaskStarted& e, Now now) {
-  return core.on_started(e.task, e.pid, now);
+  return core.on_started(e.task, e.pid, now, e.warning);
 }
 AgentEffects on(AgentCore& core, TaskExited& e, Now now) {
   return core.on_exit(e.task, e.end, now);
@@ -56,10 +58,14 @@ AgentEffects on(AgentCore& core, TaskFiles& e, Now now) {
 }
 AgentEffects on(AgentCore& core, TaskLease& e, Now now) {
   return core.on_lease(e.consumer, e.input, e.splits_max, e.request, e.resync, std::move(e.held),
-                       now);
+                       std::move(e.done), now);
 }
 AgentEffects on(AgentCore& core, TaskSplitDone& e, Now now) {
   return core.on_split_done(e.consumer, e.input, e.split_id, e.pass, now);
+}
+
+AgentEffects on(AgentCore& core, TaskPublished& e, Now now) {
+  return core.on_published(e.task, e.epoch, e.status, now);
 }
 
 caf::behavior agent(Self* self, AgentActorOptions options,
@@ -84,7 +90,11 @@ caf::behavior agent(Self* self, AgentActorOptions options,
         AgentState& st = self->state;
         const Result<ToAgent> decoded = wire::decode_to_agent(message.bytes);
         if (decoded)
-          perform(self, st.core().on_message(*decoded, st.now()));  // else of a newer coordinator
+          perform(self, st.core().on_message(*decoded, st.now()));
+        else if (st.undecodable.now() && st.options.log)  // of a newer coordinator, or damaged
+          st.options.log("a message of the coordinator is not understood (" +
+                         std::to_string(st.undecodable.count()) +
+                         " so far): " + decoded.error().to_string());
       },
       [self](FromHost& message) {
         AgentState& st = self->state;

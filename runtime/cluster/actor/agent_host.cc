@@ -7,10 +7,14 @@
 #include <unordered_map>
 
 #include "runtime/cluster/actor/feeders.h"
-#include "runtime/cluster/actor/serial_worker.h"
+#include "runtime/cluster/actor/hmac_tokens.h"
+#include "runtime/cluster/actor/latest_progress.h"
+#include "runtime/cluster/actor/outputs.h"
+#include "runtime/cluster/actor/port_probe.h"
 #include "runtime/cluster/actor/task_dir.h"
 #include "runtime/logs/log_shipper.h"
 #include "runtime/security/secret.h"
+#include "runtime/os/serial_worker.h"
 #include "runtime/shim/shim_client.h"
 #include "runtime/task/task_server.h"
 
@@ -19,6 +23,8 @@ namespace {
 
 constexpr const char* kDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr auto kStopFeedersWithin = std::chrono::seconds(2);
+constexpr auto kProbeEvery = std::chrono::milliseconds(100);
+constexpr auto kLastNewsWithin = std::chrono::seconds(5);
 
 TaskEnd start_failed(std::string detail) {
   TaskEnd end;
@@ -56,9 +62,14 @@ class AgentHost::Impl {
     server_options.socket_dir = options_.run_dir;
     task::ServerCallbacks callbacks;
     callbacks.on_message = [this](const TaskId& task, task::PeerKind kind, task::ToServer message) {
-      run([this, task, kind, message = std::move(message)]() mutable {
+      if (const auto* progress = std::get_if<task::ReportProgress>(&message)) {
+        if (progress_.put(task, *progress))
+          worker_.post_when_room(guarded([this, task] { on_progress(task); }));
+        return;
+      }
+      worker_.post_when_room(guarded([this, task, kind, message = std::move(message)]() mutable {
         on_process(task, kind, std::move(message));
-      });
+      }));
     };
     callbacks.on_gone = [](const TaskId&, task::PeerKind, std::size_t) {};
     callbacks.on_log = [this](const std::string& line) { log(line); };
@@ -153,6 +164,7 @@ class AgentHost::Impl {
       if (done.get_future().get()) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
+    publisher_.stop();
     shims_.reset();
     server_.reset();
     shipper_.reset();
@@ -166,9 +178,19 @@ class AgentHost::Impl {
   void perform(PrepareDir& effect) {
     const TaskId id = effect.task.task;
     const std::string dir = dir_of(id);
-    Status made = make_task_dir(dir, effect.task);
+    Status made = cwd_of(effect.task);
+    if (made) made = make_task_dir(dir, effect.task);
+    if (made) made = make_output_dirs(id, effect.task.outputs);
     if (made) tasks_[id] = Task{std::move(effect.task), std::nullopt, dir};
     emit(TaskPrepared{id, std::move(made)});
+  }
+
+  /// A directory that was asked for must be there; before the gang starts, not in its middle.
+  static Status cwd_of(const PrepareTask& task) {
+    if (!task.cwd_required || is_folder(task.cwd)) return {};
+    return fail(Errc::kNotFound, "the working directory " + task.cwd + " that role " +
+                                     task.task.role + " asks for is no directory on node " +
+                                     task.slot.node.value);
   }
 
   void perform(SpawnShim& effect) {
@@ -186,7 +208,7 @@ class AgentHost::Impl {
     DLRUN_TRY(write_start(task.dir, *task.start));
     DLRUN_ASSIGN(const std::string socket, open_socket(task));
     DLRUN_ASSIGN(shim::Spec spec, spec_of(task, socket));
-    shipper_->add(task.prepare.task, task.dir + "/logs");
+    ship(task.prepare, task.dir);
     return shims_->spawn(task.dir, std::move(spec));
   }
 
@@ -229,7 +251,7 @@ class AgentHost::Impl {
     if (spec.argv.empty()) return fail(Errc::kInvalidArgument, "no program");
     for (const auto& [name, value] : env) spec.env.push_back(name + "=" + value);
     // The submitter's folder where it exists on this node, else the task's own.
-    spec.cwd = !p.cwd.empty() && is_folder(p.cwd) ? p.cwd : task.dir + "/work";
+    spec.cwd = p.cwd_required || (!p.cwd.empty() && is_folder(p.cwd)) ? p.cwd : task.dir + "/work";
     spec.memory_bytes = static_cast<std::uint64_t>(p.resources.memory_bytes);
     spec.time_limit_ms = to_ms(p.time_limit);
     return spec;
@@ -251,19 +273,23 @@ class AgentHost::Impl {
     if (it == tasks_.end()) return;
     const std::string dir = it->second.dir;
     const bool ran = it->second.start.has_value();
+    const PrepareTask prepare = std::move(it->second.prepare);
     tasks_.erase(it);
     server_->close(effect.task);
-    feeders_->drop_consumer(effect.task);
-    if (!ran) return remove_task_dir(dir);
+    (void)feeders_->drop_consumer(effect.task);
+    if (!ran) return janitor_.post([dir] { remove_task_dir(dir); });
     if (Status ok = mark_cleaned(dir); !ok) log(ok.error().to_string());
-    ship_rest(effect.task, dir);
+    ship_rest(prepare, dir);
   }
 
-  void ship_rest(const TaskId& task, const std::string& dir) {
-    shipper_->add(task, dir + "/logs");
-    shipper_->finish(task, options_.ship_give_up, [this, dir](bool shipped) {
+  void ship(const PrepareTask& task, const std::string& dir) {
+    shipper_->add(task.task, dir + "/logs", {task.epoch, log_proof(task.token, options_.node)});
+  }
+  void ship_rest(const PrepareTask& task, const std::string& dir) {
+    ship(task, dir);
+    shipper_->finish(task.task, options_.ship_give_up, [this, dir](bool shipped) {
       // Not shipped: the next agent process tries again.
-      if (shipped) run([dir] { remove_task_dir(dir); });
+      if (shipped) janitor_.post([dir] { remove_task_dir(dir); });
     });
   }
 
@@ -287,6 +313,15 @@ class AgentHost::Impl {
                         task::WorkerLeft{effect.worker});
   }
 
+  void perform(PublishOutputs& effect) {
+    publisher_.post([this, commit = effect.commit] {
+      Status done = publish_outputs(commit);
+      run([this, commit, done = std::move(done)] {
+        emit(TaskPublished{commit.task, commit.epoch, done});
+      });
+    });
+  }
+
   void perform(cluster::LinkUp& effect) {
     std::string endpoint = effect.log_endpoint;
     if (endpoint.empty()) return;
@@ -301,11 +336,11 @@ class AgentHost::Impl {
 
   void take_up(const FoundDir& dir) {
     const TaskId id = dir.found.task.task;
-    if (dir.cleaned) return ship_rest(id, dir.dir);
+    if (dir.cleaned) return ship_rest(dir.found.task, dir.dir);
     Task& task = tasks_[id];
     task = Task{dir.found.task, dir.found.start, dir.dir};
     if (!dir.has_shim || !task.start) return;
-    shipper_->add(id, dir.dir + "/logs");
+    ship(dir.found.task, dir.dir);
     if (!dir.found.end)
       if (const auto socket = open_socket(task); !socket) log(socket.error().to_string());
     if (Status ok = shims_->attach(dir.dir); !ok) {
@@ -316,16 +351,51 @@ class AgentHost::Impl {
     }
   }
 
+  void tell_end(const TaskId& id) {
+    feeders_->forget(id);
+    const auto it = ended_.find(id);
+    if (it == ended_.end()) return;
+    emit(TaskExited{id, std::move(it->second)});
+    ended_.erase(it);
+  }
+
   void on_shim(const shim::ShimEvent& event) {
-    if (feeders_->on_shim(event)) return;
+    if (feeders_->on_shim(event)) {
+      std::vector<TaskId> orphans;
+      for (const auto& [id, end] : ended_)
+        if (feeders_->feeder_of(id) == nullptr) orphans.push_back(id);
+      for (const TaskId& id : orphans) tell_end(id);
+      return;
+    }
     for (const auto& [id, task] : tasks_) {
       if (task.dir != event.task_dir) continue;
-      if (event.phase == shim::Phase::kRunning) emit(TaskStarted{id, event.pid});
+      if (event.phase == shim::Phase::kRunning) {
+        emit(TaskStarted{id, event.pid, event.warning});
+        if (task.prepare.ready == ReadyWhen::kPort) probe(id);
+      }
       if (event.phase == shim::Phase::kEnded) {
-        feeders_->drop_consumer(id);
-        emit(TaskExited{id, event.end});
+        // Its feeder says first what it has read: else the job would give that to others.
+        const bool waits = feeders_->drop_consumer(id);
+        ended_[id] = event.end;
+        if (!waits) return tell_end(id);
+        worker_.post_after(kLastNewsWithin, guarded([this, id = id] { tell_end(id); }));
       }
       return;
+    }
+  }
+
+  /// Until its port takes connections, or the task is gone.
+  void probe(const TaskId& id) {
+    const Task* task = find(id);
+    if (task == nullptr || task->prepare.slot.ports.empty()) return;
+    std::string address;
+    for (const auto& [name, value] : options_.client_env)
+      if (name == "DLRUN_ADDRESS") address = value;
+    if (takes_connections(address, task->prepare.slot.ports[0])) {
+      if (Status ok = write_ready(task->dir, id, {}); !ok) log(ok.error().to_string());
+      emit(TaskIsReady{id, {}});
+    } else {
+      worker_.post_after(kProbeEvery, guarded([this, id] { probe(id); }));
     }
   }
 
@@ -342,8 +412,10 @@ class AgentHost::Impl {
       if (Status ok = write_ready(task->dir, id, m.info); !ok) log(ok.error().to_string());
     emit(TaskIsReady{id, m.info});
   }
-  void on(const TaskId& id, task::PeerKind, const task::ReportProgress& m) {
-    emit(TaskProgress{id, m.fraction, m.text});
+  void on(const TaskId&, task::PeerKind, const task::ReportProgress&) {}  // see on_progress
+  void on_progress(const TaskId& id) {
+    const task::ReportProgress last = progress_.take(id);
+    emit(TaskProgress{id, last.fraction, last.text});
   }
   void on(const TaskId& id, task::PeerKind, const task::EnterBarrier& m) {
     emit(TaskAtBarrier{id, m.name, m.round});
@@ -362,10 +434,14 @@ class AgentHost::Impl {
   }
   void on(const TaskId& id, task::PeerKind, task::FeederLease& m) {
     if (may_speak_for(id, m.consumer))
-      emit(TaskLease{m.consumer, m.input, m.splits_max, m.request, m.resync, std::move(m.held)});
+      emit(TaskLease{m.consumer, m.input, m.splits_max, m.request, m.resync, std::move(m.held),
+                     std::move(m.done)});
   }
   void on(const TaskId& id, task::PeerKind, const task::FeederDone& m) {
     if (may_speak_for(id, m.consumer)) emit(TaskSplitDone{m.consumer, m.input, m.split_id, m.pass});
+  }
+  void on(const TaskId& id, task::PeerKind, const task::FeederGone& m) {
+    if (may_speak_for(id, m.consumer)) tell_end(m.consumer);
   }
 
   AgentHostOptions options_;
@@ -374,12 +450,16 @@ class AgentHost::Impl {
   std::vector<FoundDir> found_;
   std::function<void(HostEvent)> emit_;
   std::map<TaskId, Task> tasks_;
+  std::map<TaskId, TaskEnd> ended_;  ///< not told yet: their feeders may have news
   bool closing_ = false;  ///< of the worker
+  LatestProgress progress_;
   std::unique_ptr<task::TaskServer> server_;
   std::unique_ptr<shim::ShimClient> shims_;
   std::unique_ptr<logs::LogShipper> shipper_;
   std::unique_ptr<Feeders> feeders_;
-  SerialWorker worker_;  ///< last: its thread ends first
+  os::SerialWorker publisher_;  ///< outputs go to the disk here: no task waits for what is large
+  os::SerialWorker janitor_;    ///< removes what tasks left: may take long, and starts and kills must not wait for it
+  os::SerialWorker worker_;     ///< last: its thread ends first
 };
 
 AgentHost::AgentHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -16,6 +16,7 @@
 namespace dlrun::cluster {
 
 struct AgentHostOptions {
+  NodeId node;
   std::string data_dir;                        ///< absolute; tasks/ is made in it
   std::string run_dir;                         ///< absolute, short, 0700: sockets and feeders
   std::string shim_program;                    ///< path of dlrun-shim

@@ -1,6 +1,9 @@
 #include "runtime/cluster/actor/control_log.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "runtime/wire/event_codec.h"
 
@@ -9,7 +12,9 @@ namespace {
 
 constexpr std::uint32_t kJobsListMax = 1000;
 constexpr std::uint32_t kEventsListMax = 10'000;
-constexpr std::uint32_t kPageRows = 1000;
+/// Records looked at for one answer: those that are for no person cost time too.
+constexpr std::uint32_t kEventsScanMax = 20'000;
+constexpr std::size_t kRetireRecordsMax = 10'000;
 
 store::JobRow row_of(const JobSubmitted& event) {
   JobView view;
@@ -74,23 +79,14 @@ Status ControlLog::replay(std::size_t keys_max, const std::function<void(const E
   DLRUN_ASSIGN(const std::uint64_t last_job, log_->max_job());
   DLRUN_ASSIGN(baseline.jobs_finished, log_->finished_count());
   baseline.last_job = JobId(last_job);
-  store::JobFilter filter;
-  filter.limit = kPageRows;
-  while (baseline.keys.size() < keys_max) {
-    DLRUN_ASSIGN(const std::vector<store::JobRow> rows, log_->jobs(filter));
-    for (const store::JobRow& row : rows) {
-      filter.before = row.job;
-      if (!row.finished || row.idempotency_key.empty() || baseline.keys.size() >= keys_max)
-        continue;
-      DLRUN_TRY(log_->read_job(row.job, 0, [&](const store::Record& record) {
-        const Result<Event> event = wire::decode_event(record.payload);
-        if (const auto* submitted = event ? std::get_if<JobSubmitted>(&*event) : nullptr)
-          baseline.keys.push_back({submitted->key, submitted->job, submitted->fingerprint});
-        return false;  // the first record only
-      }));
-    }
-    if (rows.size() < kPageRows) break;
-  }
+  DLRUN_ASSIGN(const std::vector<std::uint64_t> keyed,
+               log_->finished_with_key(static_cast<std::uint32_t>(keys_max)));
+  for (const std::uint64_t job : keyed)
+    DLRUN_TRY(log_->read_job(job, 0, [&](const store::Record& record) {
+      if (Result<SeenKey> key = wire::decode_submit_key(record.payload); key && !key->key.empty())
+        baseline.keys.push_back(std::move(*key));
+      return false;  // the first record only
+    }));
   std::reverse(baseline.keys.begin(), baseline.keys.end());
   visit(baseline);
 
@@ -153,9 +149,14 @@ Result<ApiReply> ControlLog::read(const ReadEvents& query) {
   EventList list;
   list.last = query.query.after;
   Status broken;
+  std::uint32_t scanned = 0;
   auto take = [&](const store::Record& record) {
     const Result<Event> event = decode(record);
-    if (!event && event.error().code == Errc::kUnsupported) return true;  // a newer build wrote it
+    const bool more = ++scanned < kEventsScanMax;
+    if (!event && event.error().code == Errc::kUnsupported) {  // a newer build wrote it
+      list.last = record.index;
+      return more;
+    }
     if (!event) {
       broken = tl::unexpected(event.error());
       return false;
@@ -164,7 +165,7 @@ Result<ApiReply> ControlLog::read(const ReadEvents& query) {
     if (is_for_people(*event))
       list.events.push_back({record.index, record.at, JobId(record.job),
                              std::string(kind_of(*event)), text_of(*event)});
-    return list.events.size() < limit;
+    return more && list.events.size() < limit;
   };
   const std::uint64_t first = query.query.after + 1;
   if (query.query.job.value != 0)
@@ -173,6 +174,36 @@ Result<ApiReply> ControlLog::read(const ReadEvents& query) {
     DLRUN_TRY(log_->read_from(first, take));
   DLRUN_TRY(broken);
   return ApiReply(std::move(list));
+}
+
+Result<ControlLog::Retired> ControlLog::retire(WallTime before, std::uint32_t jobs_max) {
+  Retired retired;
+  DLRUN_ASSIGN(retired.jobs, log_->retire(before, jobs_max));
+  // What a replay needs of the cluster's own records: the last term, and the last that each node
+  // joined with.
+  std::vector<std::uint64_t> old;
+  std::map<NodeId, std::uint64_t> joined;
+  std::optional<std::uint64_t> term;
+  DLRUN_TRY(log_->read_job(0, 0, [&](const store::Record& record) {
+    if (record.at >= before || old.size() >= kRetireRecordsMax) return false;
+    const Result<Event> event = wire::decode_event(record.payload);
+    std::optional<std::uint64_t> superseded;
+    if (!event) return true;  // a newer build's, or damaged: not ours to judge
+    if (std::holds_alternative<TermStarted>(*event)) {
+      superseded = std::exchange(term, record.index);
+    } else if (const auto* node = std::get_if<NodeJoined>(&*event)) {
+      if (const auto it = joined.find(node->node); it != joined.end()) superseded = it->second;
+      joined[node->node] = record.index;
+    } else if (std::holds_alternative<NodeStateChanged>(*event)) {
+      superseded = record.index;
+    }
+    if (superseded) old.push_back(*superseded);
+    return true;
+  }));
+  DLRUN_TRY(log_->remove(old));
+  retired.cluster_records = old.size();
+  retired.more = retired.jobs.size() == jobs_max || old.size() == kRetireRecordsMax;
+  return retired;
 }
 
 }  // namespace dlrun::cluster

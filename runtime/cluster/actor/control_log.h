@@ -27,11 +27,18 @@ class ControlLog {
 
   Result<ApiReply> read(const ReadJob& query);
   Result<ApiReply> read(const ReadJobs& query);
+  /// `last` of the answer is the last record looked at: with few events (or none) and `last` above
+  /// `after`, ask on from it.
   Result<ApiReply> read(const ReadEvents& query);
-  /// At most `jobs_max` finished jobs that ended before `before` are forgotten.
-  Result<std::uint32_t> retire(WallTime before, std::uint32_t jobs_max) {
-    return log_->retire(before, jobs_max);
-  }
+  struct Retired {
+    /// their records are gone: what else is kept of them may go too
+    std::vector<std::uint64_t> jobs;
+    std::size_t cluster_records = 0;  ///< terms, nodes that came and went
+    bool more = false;                ///< call again soon
+  };
+  /// Forgets what is older than `before`: at most `jobs_max` finished jobs that ended by then, and
+  /// the cluster's own records that a replay has no use for.
+  Result<Retired> retire(WallTime before, std::uint32_t jobs_max);
 
  private:
   Result<store::JobRow> row_of(const JobEnded& event);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "runtime/actor/link_messages.h"
+#include "runtime/base/seldom.h"
 #include "runtime/cluster/actor/job_actor.h"
 #include "runtime/cluster/actor/messages.h"
 #include "runtime/cluster/actor/wake.h"
@@ -31,10 +32,18 @@ struct CoordinatorState {
   std::uint64_t last_call = 0;
   bool sweeping = false;
   WakeTimer timer;
+  Seldom undecodable;
   CoordinatorCore& core() { return *options.core; }
+  const caf::actor& reader() const { return options.reader ? options.reader : store; }
   Now now() const { return read(*options.clock); }
 };
 using Self = caf::stateful_actor<CoordinatorState>;
+
+/// How long the coordinator, which all wait for, was taken up by one message; placements included.
+void note_turn(CoordinatorState& s, TimePoint began) {
+  if (s.options.meters != nullptr)
+    s.options.meters->turn_seconds.add(seconds_of(s.options.clock->now() - began));
+}
 
 void give(Self* self, std::uint64_t call, Result<ApiReply> reply) {
   const auto it = self->state.calls.find(call);
@@ -62,11 +71,11 @@ void perform(Self* self, CoordinatorEffects effects) {
     } else if (auto* reply = std::get_if<ReplyApi>(&effect)) {
       give(self, reply->call, std::move(reply->reply));
     } else if (auto* job = std::get_if<ReadJob>(&effect)) {
-      self->send(s.store, StoreRead{*job});
+      self->send(s.reader(), StoreRead{*job});
     } else if (auto* jobs = std::get_if<ReadJobs>(&effect)) {
-      self->send(s.store, StoreRead{std::move(*jobs)});
+      self->send(s.reader(), StoreRead{std::move(*jobs)});
     } else if (auto* events = std::get_if<ReadEvents>(&effect)) {
-      self->send(s.store, StoreRead{*events});
+      self->send(s.reader(), StoreRead{*events});
     } else if (auto* start = std::get_if<StartJob>(&effect)) {
       start_job(self, *start);
     } else if (auto* input = std::get_if<ToJob>(&effect)) {
@@ -77,15 +86,28 @@ void perform(Self* self, CoordinatorEffects effects) {
         self->send_exit(it->second, caf::exit_reason::user_shutdown);
         s.jobs.erase(it);
       }
+    } else if (const auto* waited = std::get_if<Waited>(&effect)) {
+      if (s.options.meters != nullptr)
+        s.options.meters->queue_seconds.add(seconds_of(waited->wait));
     }
   }
   s.timer.arm(self, s.core().next_wake(), s.options.clock->now());
 }
 
+void tell(Self* self, JobId job) {
+  if (self->state.options.on_change) self->state.options.on_change(job);
+}
+
 void on_bytes(Self* self, const actor::PeerBytes& message) {
   CoordinatorState& s = self->state;
   const Result<FromAgent> decoded = wire::decode_from_agent(message.bytes);
-  if (!decoded) return;  // of a newer agent, or damaged: what matters is repeated
+  if (!decoded) {  // of a newer agent, or damaged: what matters is repeated
+    if (s.undecodable.now() && s.options.log)
+      s.options.log("a message of node " + message.node.value + " is not understood (" +
+                    std::to_string(s.undecodable.count()) +
+                    " so far): " + decoded.error().to_string());
+    return;
+  }
   // A connection speaks for the node and the process that its hello proved, whatever the message
   // says.
   if (const auto* r = std::get_if<Register>(&*decoded);
@@ -94,7 +116,9 @@ void on_bytes(Self* self, const actor::PeerBytes& message) {
   if (const auto* h = std::get_if<Heartbeat>(&*decoded);
       h && (h->node != message.node || h->incarnation != message.incarnation))
     return;
+  const TimePoint began = s.options.clock->now();
   perform(self, s.core().on_agent(message.node, message.incarnation, *decoded, s.now()));
+  note_turn(s, began);
 }
 
 void on_request(Self* self, ApiRequest& message) {
@@ -107,6 +131,7 @@ void on_request(Self* self, ApiRequest& message) {
   s.calls.emplace(call, Call{std::move(message.answer), now.at + message.timeout});
   if (!std::exchange(s.sweeping, true)) self->delayed_send(self, kSweepEvery, ApiSweep{});
   perform(self, s.core().on_call(call, message.request, now));
+  note_turn(s, now.at);
 }
 
 void sweep(Self* self) {
@@ -142,13 +167,17 @@ caf::behavior coordinator(Self* self, caf::actor store, CoordinatorActorOptions 
       [](const actor::PeerDown&) {},  // a hint only: the lease decides
       [self](const actor::PeerBytes& message) { on_bytes(self, message); },
       [self](const FromJob& message) {
-        perform(self, self->state.core().on_job(message.message, self->state.now()));
+        if (message.message)
+          perform(self, self->state.core().on_job(*message.message, self->state.now()));
+        tell(self, message.job);
       },
       [self](const StoreDone& done) {
         CoordinatorState& st = self->state;
         perform(self, done.status
                           ? st.core().on_persisted(done.id, st.now())
                           : st.core().on_persist_failed(done.id, done.status.error(), st.now()));
+        if (done.status)
+          for (const JobId job : done.jobs) tell(self, job);
       },
       [self](StoreAnswer& answer) { give(self, answer.call, std::move(answer.reply)); },
       [self](ApiRequest& request) { on_request(self, request); },

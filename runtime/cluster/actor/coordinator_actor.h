@@ -3,10 +3,11 @@
 /// per running job. Takes PeerUp/PeerDown/PeerBytes of the hub, FromJob of jobs,
 /// StoreDone/StoreAnswer of the store, ApiRequest.
 
-#include <caf/fwd.hpp>
+#include <caf/actor.hpp>
 #include <functional>
 #include <memory>
 
+#include "runtime/cluster/actor/meters.h"
 #include "runtime/cluster/core/coordinator_core.h"
 
 namespace dlrun::cluster {
@@ -19,7 +20,12 @@ struct CoordinatorActorOptions {
   const Clock* clock = nullptr;         ///< outlives the actors
   LedgerFactory make_ledger;
   std::function<void(const NodeId&, const std::string& log_key)>
-      on_peer;                     ///< lets the node's logs in
+      on_peer;                                  ///< lets the node's logs in
+  std::function<void(const std::string&)> log;  ///< one line; may be empty
+  caf::actor reader;                            ///< of the log; none: the store answers reads
+  /// Something of the job (0 = the cluster) changed, and the answers to calls show it.
+  std::function<void(JobId)> on_change;
+  Meters* meters = nullptr;  ///< outlives the actor; may be null
   std::uint32_t calls_max = 4096;  ///< API calls under way; above: kOverloaded
 };
 

@@ -155,6 +155,7 @@ bool Feeders::on_shim(const shim::ShimEvent& event) {
     for (const Waiting& waiting : feeder.waiting)
       refuse(waiting.task, waiting.request.request, {Errc::kUnavailable, "the feeder ended"});
     options_.server->close(feeder.id);
+    std::erase_if(leaving_, [&](const auto& entry) { return entry.second == feeder.id; });
     by_owner_.erase(it);
     break;
   }
@@ -168,17 +169,22 @@ const TaskId* Feeders::feeder_of(const TaskId& consumer) const {
     const auto it = feeder->consumers.lower_bound({consumer, std::string()});
     if (it != feeder->consumers.end() && it->first.first == consumer) return &feeder->id;
   }
-  return nullptr;
+  const auto it = leaving_.find(consumer);
+  return it == leaving_.end() ? nullptr : &it->second;
 }
 
-void Feeders::drop_consumer(const TaskId& consumer) {
+bool Feeders::drop_consumer(const TaskId& consumer) {
   for (auto& [owner, feeder] : by_owner_) {
     const std::size_t dropped = std::erase_if(
         feeder->consumers, [&](const auto& entry) { return entry.first.first == consumer; });
     if (dropped == 0) continue;
-    (void)options_.server->send(feeder->id, task::PeerKind::kFeeder, task::DropConsumer{consumer});
     if (feeder->consumers.empty()) arm_linger(*feeder);
+    if (feeder->socket.empty()) return false;  // it is starting: nobody has read
+    (void)options_.server->send(feeder->id, task::PeerKind::kFeeder, task::DropConsumer{consumer});
+    leaving_[consumer] = feeder->id;
+    return true;
   }
+  return false;
 }
 
 void Feeders::arm_linger(Feeder& feeder) {

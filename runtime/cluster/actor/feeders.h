@@ -46,7 +46,9 @@ class Feeders {
   /// Ends what an earlier agent left: consumers ask again and get a new one.
   void sweep();
   void open_input(const PrepareTask& consumer, const task::OpenInput& request);
-  void drop_consumer(const TaskId& consumer);
+  /// True: its feeder was told and will answer FeederGone; until forget() it speaks for the consumer.
+  [[nodiscard]] bool drop_consumer(const TaskId& consumer);
+  void forget(const TaskId& consumer) { leaving_.erase(consumer); }
   bool is_feeder(const TaskId& task) const { return task.job.value == 0; }
   void on_ready(const TaskId& feeder, const TaskReadyInfo& info);
   /// True when the directory is a feeder's.
@@ -90,6 +92,7 @@ class Feeders {
     std::string reason;
   };
   std::map<std::string, Trouble> trouble_;
+  std::map<TaskId, TaskId> leaving_;  ///< consumer -> the feeder that still has news of it
   std::uint32_t last_number_ = 0;
 };
 

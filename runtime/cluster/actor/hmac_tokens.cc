@@ -20,4 +20,15 @@ Token HmacTokens::issue(std::string_view purpose, Epoch epoch) const {
   return security::hmac_sha256(key_, std::string(purpose) + "\n" + to_string(epoch));
 }
 
+std::string log_proof(const Token& task_token, const NodeId& node) {
+  const security::Digest mac = security::hmac_sha256(
+      {reinterpret_cast<const char*>(task_token.data()), task_token.size()}, "logs/" + node.value);
+  return {reinterpret_cast<const char*>(mac.data()), mac.size()};
+}
+
+bool may_ship(const TokenIssuer& tokens, const NodeId& node, const TaskId& task, Epoch epoch,
+              std::string_view proof) {
+  return equal_constant_time(log_proof(tokens.issue(task_purpose(task), epoch), node), proof);
+}
+
 }  // namespace dlrun::cluster

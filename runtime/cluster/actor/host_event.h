@@ -17,6 +17,7 @@ struct TaskPrepared {
 struct TaskStarted {
   TaskId task;
   std::int64_t pid = 0;
+  std::string warning;
 };
 struct TaskExited {
   TaskId task;
@@ -49,6 +50,7 @@ struct TaskLease {
   std::uint64_t request = 0;
   bool resync = false;
   std::vector<io::SplitKey> held;
+  std::vector<io::SplitKey> done;
 };
 struct TaskSplitDone {
   TaskId consumer;
@@ -56,7 +58,12 @@ struct TaskSplitDone {
   std::uint64_t split_id = 0;
   std::uint32_t pass = 0;
 };
+struct TaskPublished {
+  TaskId task;
+  Epoch epoch;
+  Status status;
+};
 using HostEvent = std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress,
-                               TaskAtBarrier, TaskFiles, TaskLease, TaskSplitDone>;
+                               TaskAtBarrier, TaskFiles, TaskLease, TaskSplitDone, TaskPublished>;
 
 }  // namespace dlrun::cluster

@@ -19,6 +19,7 @@ struct JobActorState {
   caf::actor coordinator, store, hub;
   const Clock* clock = nullptr;
   WakeTimer timer;
+  bool untold = false;  ///< something was recorded that no message to the coordinator followed
 };
 using Self = caf::stateful_actor<JobActorState>;
 
@@ -31,7 +32,12 @@ void perform(Self* self, JobEffects effects) {
       self->send(s.hub, actor::PeerSend{send->node, wire::encode(send->message)});
     } else if (auto* report = std::get_if<JobToCoordinator>(&effect)) {
       self->send(s.coordinator, FromJob{s.id, std::move(*report)});
+      s.untold = false;
     }
+  }
+  if (s.untold && !s.core->report_pending()) {
+    self->send(s.coordinator, FromJob{s.id, std::nullopt});
+    s.untold = false;
   }
   if (s.core->over()) return self->quit();
   s.timer.arm(self, s.core->next_wake(), s.clock->now());
@@ -58,6 +64,7 @@ caf::behavior job(Self* self, caf::actor coordinator, caf::actor store, caf::act
       [self](const StoreDone& done) {
         JobActorState& st = self->state;
         const Now now = read(*st.clock);
+        st.untold = st.untold || done.status.has_value();
         perform(self, done.status ? st.core->on_persisted(done.id, now)
                                   : st.core->on_persist_failed(done.id, done.status.error(), now));
       },

@@ -19,6 +19,7 @@ struct StoreEvents {
 struct StoreDone {
   std::uint64_t id = 0;
   Status status;
+  std::vector<JobId> jobs;  ///< what the events were of, each once
 };
 struct StoreRead {
   std::variant<ReadJob, ReadJobs, ReadEvents> query;
@@ -55,9 +56,10 @@ struct ApiRequest {
   std::shared_ptr<ApiAnswer> answer;
 };
 struct ApiSweep {};
+/// What a job reports; none: only that what it recorded shows in what it reported before.
 struct FromJob {
   JobId job;
-  JobToCoordinator message;
+  std::optional<JobToCoordinator> message;
 };
 struct StartCoordinator {};
 

@@ -1,5 +1,6 @@
 #include "runtime/cluster/actor/store_actor.h"
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/stateful_actor.hpp>
@@ -27,17 +28,35 @@ struct StoreState {
 };
 using Self = caf::stateful_actor<StoreState>;
 
+std::vector<JobId> jobs_of(const std::vector<Event>& events) {
+  std::vector<JobId> jobs;
+  for (const Event& e : events) jobs.push_back(job_of(e));
+  std::sort(jobs.begin(), jobs.end());
+  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+  return jobs;
+}
+
 void commit(Self* self, std::vector<Waiting> group) {
   StoreState& s = self->state;
   std::vector<Event> events;
-  for (Waiting& w : group)
+  std::vector<std::vector<JobId>> jobs;
+  for (Waiting& w : group) {
+    jobs.push_back(jobs_of(w.persist.events));
     for (Event& e : w.persist.events) events.push_back(std::move(e));
+  }
+  const TimePoint began = s.options.clock->now();
   const Result<std::uint64_t> last = s.log->append(events, s.term, s.options.clock->wall());
+  if (s.options.meters != nullptr) {
+    s.options.meters->commit_seconds.add(seconds_of(s.options.clock->now() - began));
+    if (last) s.options.meters->commit_events.add(static_cast<double>(events.size()));
+    if (!last) s.options.meters->commits_refused.add(1);
+  }
   if (last || group.size() == 1) {
-    for (const Waiting& w : group)
-      self->send(w.asker,
-                 StoreDone{w.persist.id, last ? Status{} : Status(tl::unexpected(last.error()))});
-    if (last && s.options.on_durable) s.options.on_durable(*last);
+    for (std::size_t i = 0; i < group.size(); ++i)
+      self->send(group[i].asker,
+                 StoreDone{group[i].persist.id,
+                           last ? Status{} : Status(tl::unexpected(last.error())),
+                           std::move(jobs[i])});
     return;
   }
   // Refused together (a full disk refuses a large group first): each by itself, in order.
@@ -60,6 +79,27 @@ void flush(Self* self) {
   if (!s.waiting.empty()) commit(self, std::exchange(s.waiting, {}));
 }
 
+template <class Actor>
+void answer(Actor* self, ControlLog& log, const StoreRead& message) {
+  const caf::actor asker = caf::actor_cast<caf::actor>(self->current_sender());
+  std::visit([&](const auto& query) { self->send(asker, StoreAnswer{query.call, log.read(query)}); },
+             message.query);
+}
+
+struct ReaderState {
+  static inline const char* name = "store_reader";
+  std::unique_ptr<ControlLog> log;
+};
+
+caf::behavior store_reader(caf::stateful_actor<ReaderState>* self,
+                           std::shared_ptr<std::unique_ptr<ControlLog>> log) {
+  self->state.log = std::move(*log);
+  self->set_default_handler(caf::drop);
+  return {
+      [self](const StoreRead& message) { answer(self, *self->state.log, message); },
+  };
+}
+
 caf::behavior store(Self* self, std::shared_ptr<std::unique_ptr<ControlLog>> log,
                     StoreOptions options) {
   self->state.log = std::move(*log);
@@ -77,21 +117,19 @@ caf::behavior store(Self* self, std::shared_ptr<std::unique_ptr<ControlLog>> log
         if (!std::exchange(s.flush_sent, true)) self->send(self, StoreFlush{});
       },
       [self](const StoreFlush&) { flush(self); },
-      [self](const StoreRead& message) {
-        StoreState& s = self->state;
-        const caf::actor asker = caf::actor_cast<caf::actor>(self->current_sender());
-        std::visit(
-            [&](const auto& query) {
-              self->send(asker, StoreAnswer{query.call, s.log->read(query)});
-            },
-            message.query);
-      },
+      [self](const StoreRead& message) { answer(self, *self->state.log, message); },
       [self](const StoreTerm& message) { self->state.term = message.term; },
       [self](const StoreRetire&) {
         StoreState& s = self->state;
         const WallTime before{s.options.clock->wall().ns - s.options.retention.count()};
-        const Result<std::uint32_t> gone = s.log->retire(before, s.options.retire_jobs_max);
-        const bool more = gone && *gone == s.options.retire_jobs_max;
+        const auto gone = s.log->retire(before, s.options.retire_jobs_max);
+        if (!gone && s.options.log) s.options.log("retention: " + gone.error().to_string());
+        if (gone && !gone->jobs.empty() && s.options.on_retired) {
+          std::vector<JobId> jobs;
+          for (const std::uint64_t job : gone->jobs) jobs.emplace_back(job);
+          s.options.on_retired(jobs);
+        }
+        const bool more = gone && gone->more;
         self->delayed_send(self, more ? Duration(std::chrono::seconds(1)) : s.options.retire_every,
                            StoreRetire{});
       },
@@ -104,6 +142,11 @@ caf::actor spawn_store(caf::actor_system& system, std::unique_ptr<ControlLog> lo
                        StoreOptions options) {
   auto holder = std::make_shared<std::unique_ptr<ControlLog>>(std::move(log));
   return system.spawn<caf::detached>(store, std::move(holder), std::move(options));
+}
+
+caf::actor spawn_store_reader(caf::actor_system& system, std::unique_ptr<ControlLog> log) {
+  auto holder = std::make_shared<std::unique_ptr<ControlLog>>(std::move(log));
+  return system.spawn<caf::detached>(store_reader, std::move(holder));
 }
 
 }  // namespace dlrun::cluster

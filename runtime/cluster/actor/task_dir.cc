@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "runtime/os/files.h"
 #include "runtime/shim/spec.h"
 #include "runtime/wire/control_codec.h"
 
@@ -23,7 +24,7 @@ Status make_dir(const std::string& path) {
 template <class T, class Variant>
 Result<std::optional<T>> read_as(const std::string& path,
                                  Result<Variant> (*decode)(std::string_view)) {
-  const Result<std::string> bytes = shim::read_file(path, kFileBytesMax);
+  const Result<std::string> bytes = os::read_file(path, kFileBytesMax);
   if (!bytes && bytes.error().code == Errc::kNotFound) return std::optional<T>();
   if (!bytes) return tl::unexpected(bytes.error());
   const Result<Variant> message = decode(*bytes);
@@ -48,7 +49,7 @@ Result<FoundDir> read_dir(const std::string& dir) {
   std::error_code ec;
   out.cleaned = fs::exists(dir + "/cleaned", ec);
   out.has_shim = fs::exists(dir + "/spec", ec);
-  if (const Result<std::string> exit = shim::read_file(dir + "/exit", kFileBytesMax); exit) {
+  if (const Result<std::string> exit = os::read_file(dir + "/exit", kFileBytesMax); exit) {
     DLRUN_ASSIGN(const shim::Exit end, shim::decode_exit(*exit));
     out.found.end = TaskEnd{static_cast<Cause>(end.cause),
                             end.code,
@@ -75,11 +76,11 @@ Status make_task_dir(const std::string& dir, const PrepareTask& task) {
   DLRUN_TRY(make_dir(dir));
   DLRUN_TRY(make_dir(dir + "/work"));
   DLRUN_TRY(make_dir(dir + "/logs"));
-  return shim::write_file(dir + "/task", wire::encode(ToAgent(task)));
+  return os::write_file(dir + "/task", wire::encode(ToAgent(task)));
 }
 
 Status write_start(const std::string& dir, const StartTask& start) {
-  return shim::write_file(dir + "/start", wire::encode(ToAgent(start)));
+  return os::write_file(dir + "/start", wire::encode(ToAgent(start)));
 }
 
 Status write_ready(const std::string& dir, const TaskId& task, const TaskReadyInfo& ready) {
@@ -87,13 +88,13 @@ Status write_ready(const std::string& dir, const TaskId& task, const TaskReadyIn
   update.task = task;
   update.state = TaskState::kReady;
   update.ready = ready;
-  return shim::write_file(dir + "/ready", wire::encode(FromAgent(update)));
+  return os::write_file(dir + "/ready", wire::encode(FromAgent(update)));
 }
 
 Status mark_cleaned(const std::string& dir) {
   std::error_code ec;
   fs::remove_all(dir + "/work", ec);
-  return shim::write_file(dir + "/cleaned", "");
+  return os::write_file(dir + "/cleaned", "");
 }
 
 void remove_task_dir(const std::string& dir) {

@@ -32,8 +32,9 @@ const TaskId* task_of(const FromAgent& message) {
   return nullptr;
 }
 
-void earlier(std::optional<TimePoint>& wake, TimePoint at) {
-  if (!wake || at < *wake) wake = at;
+bool tells_done(const FromAgent& message) {
+  if (const auto* lease = std::get_if<LeaseSplits>(&message)) return !lease->done.empty();
+  return std::holds_alternative<SplitDone>(message);
 }
 
 }  // namespace
@@ -162,6 +163,7 @@ AgentEffects AgentCore::on_tick(Now now) {
     heartbeat_at_ = now.at + heartbeat_;
   }
   for (auto& [id, task] : tasks_) {
+    if (now.at >= task.progress_at) say_progress(task, now);
     if (task.state != TaskState::kEnded || now.at < task.resend_at) continue;
     update(task);
     task.resend_after = std::min(task.resend_after * 2, settings_.resend_max);
@@ -184,8 +186,10 @@ std::optional<TimePoint> AgentCore::next_wake() const {
   }
   earlier(wake, ack_deadline_);
   earlier(wake, heartbeat_at_);
-  for (const auto& [id, task] : tasks_)
+  for (const auto& [id, task] : tasks_) {
     if (task.state == TaskState::kEnded) earlier(wake, task.resend_at);
+    if (task.progress) earlier(wake, task.progress_at);
+  }
   for (const auto& [key, pending] : pending_) earlier(wake, pending.resend_at);
   return wake;
 }
@@ -243,7 +247,7 @@ void AgentCore::on(const StartTask& message, Now) {
 void AgentCore::spawn(Task& task) {
   task.spawning = true;
   StartTask start =
-      task.start.value_or(StartTask{task.prepare.task, task.prepare.epoch, {}, {}, {}});
+      task.start.value_or(StartTask{task.prepare.task, task.prepare.epoch, {}, {}});
   out_.push_back(SpawnShim{task.prepare, std::move(start)});
 }
 
@@ -251,8 +255,7 @@ void AgentCore::on(const StopTask& message, Now now) {
   Task* task = find(message.task, message.epoch);
   if (task == nullptr) {
     if (tasks_.count(message.task) == 0) {  // also one that is still on its way: it shall not start
-      if (tombstones_.insert({message.task, message.epoch}).second)
-        tombstone_order_.emplace_back(message.task, message.epoch);
+      remember_gone(message.task, message.epoch);
     }
     return unknown(message.task, message.epoch);
   }
@@ -291,33 +294,60 @@ void AgentCore::on(const BarrierDone& message, Now) {
 }
 
 void AgentCore::on(const LeaseReply& message, Now) {
-  if (pending_.erase(request_key(message.task, message.request)) != 0)
-    out_.push_back(DeliverLease{message});
+  if (pending_.erase(request_key(message.task, message.request)) == 0) return;
+  out_.push_back(DeliverLease{message});
+  tell_end_when_all_is_told(message.task, message.epoch);
+}
+
+void AgentCore::tell_end_when_all_is_told(const TaskId& id, Epoch epoch) {
+  const Task* task = find(id, epoch);
+  if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(id)) update(*task);
 }
 
 void AgentCore::on(const SplitDoneAck& message, Now) {
   if (pending_.erase(done_key(message.task, message.input, message.split_id, message.pass)) == 0) return;
-  const Task* task = find(message.task, message.epoch);
-  if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(message.task)) update(*task);
+  tell_end_when_all_is_told(message.task, message.epoch);
+}
+
+void AgentCore::on(const CommitOutputs& message, Now) {
+  const auto newest = newest_epoch_.find(message.task.job);
+  const bool over = message.epoch < epoch_floor_ ||
+                    (newest != newest_epoch_.end() && message.epoch < newest->second);
+  if (over)
+    out_.push_back(SendToCoordinator{OutputsCommitted{message.task, message.epoch,
+                                                      Errc::kStaleEpoch, "its epoch is over"}});
+  else
+    out_.push_back(PublishOutputs{message});
+}
+
+AgentEffects AgentCore::on_published(const TaskId& task, Epoch epoch, const Status& status, Now) {
+  out_.push_back(SendToCoordinator{
+      OutputsCommitted{task, epoch, status ? Errc{} : status.error().code,
+                       status ? std::string() : status.error().context}});
+  return take();
 }
 
 void AgentCore::on(const TaskEndAck& message, Now) {
   Task* task = find(message.task, message.epoch);
   if (task == nullptr || task->state != TaskState::kEnded) return;
   out_.push_back(CleanTask{message.task});
-  const std::pair<TaskId, Epoch> gone{message.task, message.epoch};
   tasks_.erase(message.task);
+  remember_gone(message.task, message.epoch);
+}
+
+void AgentCore::remember_gone(const TaskId& task, Epoch epoch) {
+  const std::pair<TaskId, Epoch> gone{task, epoch};
   if (tombstones_.insert(gone).second) tombstone_order_.push_back(gone);
   while (tombstone_order_.size() > settings_.tombstones_max) {
     tombstones_.erase(tombstone_order_.front());
     tombstone_order_.pop_front();
   }
-  if (newest_epoch_.size() > settings_.tombstones_max) {
-    for (auto it = newest_epoch_.begin(); it != newest_epoch_.end();) {
-      const bool in_use = std::any_of(tasks_.begin(), tasks_.end(),
-                                      [&](const auto& t) { return t.first.job == it->first; });
-      it = in_use ? std::next(it) : newest_epoch_.erase(it);
-    }
+  // The oldest jobs first; those of which something runs here stay.
+  for (auto it = newest_epoch_.begin();
+       newest_epoch_.size() > settings_.tombstones_max && it != newest_epoch_.end();) {
+    const auto first = tasks_.lower_bound(TaskId{it->first, "", 0, {}});
+    const bool in_use = first != tasks_.end() && first->first.job == it->first;
+    it = in_use ? std::next(it) : newest_epoch_.erase(it);
   }
 }
 
@@ -340,17 +370,27 @@ AgentEffects AgentCore::on_prepared(const TaskId& id, const Status& status, Now 
   return take();
 }
 
-AgentEffects AgentCore::on_started(const TaskId& id, std::int64_t pid, Now) {
+AgentEffects AgentCore::on_started(const TaskId& id, std::int64_t pid, Now,
+                                   const std::string& warning) {
   const auto it = tasks_.find(id);
-  if (it == tasks_.end() || it->second.state >= TaskState::kRunning) return take();
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
   Task& task = it->second;
-  task.spawning = false;
-  task.state = TaskState::kRunning;
+  const bool news = task.state < TaskState::kRunning || task.pid != pid || task.warning != warning;
   task.pid = pid;
-  if (task.stop_cause != Cause::kNone)
-    out_.push_back(SignalShim{id, task.stop_grace, task.stop_cause});
-  update(task);
+  task.warning = warning;
+  runs(task, TaskState::kRunning);
+  if (news) update(task);
   return take();
+}
+
+/// Its shim says so, or the program itself: whichever is heard first. A stop that was asked while it
+/// was being started is carried out now.
+void AgentCore::runs(Task& task, TaskState state) {
+  const bool first = task.state < TaskState::kRunning;
+  task.spawning = false;
+  task.state = std::max(task.state, state);
+  if (first && task.stop_cause != Cause::kNone)
+    out_.push_back(SignalShim{task.prepare.task, task.stop_grace, task.stop_cause});
 }
 
 AgentEffects AgentCore::on_exit(const TaskId& id, const TaskEnd& how, Now now) {
@@ -364,6 +404,8 @@ AgentEffects AgentCore::on_exit(const TaskId& id, const TaskEnd& how, Now now) {
 /// keeps its own.
 void AgentCore::end(Task& task, TaskEnd how, Now now) {
   if (task.stop_cause != Cause::kNone && how.cause == Cause::kSignal) how.cause = task.stop_cause;
+  say_progress(task, now);  // the last word of a program is told too
+  task.progress.reset();
   task.spawning = false;
   task.state = TaskState::kEnded;
   task.end = std::move(how);
@@ -372,9 +414,15 @@ void AgentCore::end(Task& task, TaskEnd how, Now now) {
   const TaskId& id = task.prepare.task;
   std::erase_if(pending_, [&](const auto& entry) {
     const TaskId* of = task_of(entry.second.message);
-    // what the coordinator must still learn of a task that ended: that its splits are done
-    return of != nullptr && *of == id && !std::holds_alternative<SplitDone>(entry.second.message);
+    return of != nullptr && *of == id && !tells_done(entry.second.message);
   });
+  // what the coordinator must still learn of a task that ended: that its splits are done
+  for (auto& [key, pending] : pending_)
+    if (auto* lease = std::get_if<LeaseSplits>(&pending.message); lease && lease->task == id) {
+      lease->splits_max = 0;
+      lease->resync = false;
+      lease->held.clear();
+    }
   update(task);
 }
 
@@ -388,13 +436,14 @@ TaskUpdate AgentCore::update_of(const Task& task) const {
   if (update.state == TaskState::kEnded) update.end = task.end;
   update.ready = task.ready;
   update.pid = task.pid;
+  update.warning = task.warning;
   return update;
 }
 
 bool AgentCore::splits_pending(const TaskId& id) const {
   return std::any_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
-    const auto* done = std::get_if<SplitDone>(&entry.second.message);
-    return done != nullptr && done->task == id;
+    const TaskId* of = task_of(entry.second.message);
+    return of != nullptr && *of == id && tells_done(entry.second.message);
   });
 }
 
@@ -407,17 +456,25 @@ AgentEffects AgentCore::on_ready(const TaskId& id, const TaskReadyInfo& info, No
   const auto it = tasks_.find(id);
   if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
   it->second.ready = info;
-  it->second.spawning = false;
-  it->second.state = TaskState::kReady;
+  runs(it->second, TaskState::kReady);
   update(it->second);
   return take();
 }
 
+void AgentCore::say_progress(Task& task, Now now) {
+  if (!task.progress || !registered_) return;
+  out_.push_back(SendToCoordinator{std::move(*task.progress)});
+  task.progress.reset();
+  task.progress_at = now.at + settings_.progress_interval;
+}
+
 AgentEffects AgentCore::on_progress(const TaskId& id, double fraction, const std::string& text,
-                                    Now) {
+                                    Now now) {
   const auto it = tasks_.find(id);
-  if (it != tasks_.end() && it->second.state != TaskState::kEnded)
-    out_.push_back(SendToCoordinator{Progress{id, it->second.prepare.epoch, fraction, text}});
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
+  Task& task = it->second;
+  task.progress = Progress{id, task.prepare.epoch, fraction, text};
+  if (now.at >= task.progress_at) say_progress(task, now);
   return take();
 }
 
@@ -445,9 +502,10 @@ AgentEffects AgentCore::on_files(const TaskId& consumer, const std::string& inpu
 
 AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& input,
                                  std::uint32_t splits_max, std::uint64_t request, bool resync,
-                                 std::vector<io::SplitKey> held, Now now) {
+                                 std::vector<io::SplitKey> held, std::vector<io::SplitKey> done,
+                                 Now now) {
   const auto it = tasks_.find(consumer);
-  if (it == tasks_.end() || it->second.state == TaskState::kEnded) {
+  if (it == tasks_.end() || (it->second.state == TaskState::kEnded && splits_max > 0)) {
     out_.push_back(DeliverLease{LeaseReply{
         consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
     return take();
@@ -460,7 +518,7 @@ AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& inpu
   });
   repeat(request_key(consumer, request),
          LeaseSplits{consumer, it->second.prepare.epoch, input, splits_max, request, resync,
-                     std::move(held)},
+                     std::move(held), std::move(done)},
          now);
   return take();
 }

@@ -30,7 +30,7 @@
 
 #include "runtime/cluster/core/msg.h"
 #include "runtime/cluster/core/now.h"
-#include "runtime/cluster/core/planted_bugs.h"
+#include "runtime/base/planted_bugs.h"
 
 namespace dlrun::cluster {
 
@@ -46,6 +46,7 @@ struct AgentSettings {
   Duration resend{std::chrono::seconds(
       1)};  ///< ends, barriers, leases, splits done: first repeat, then doubled
   Duration resend_max{std::chrono::seconds(10)};
+  Duration progress_interval{std::chrono::milliseconds(200)};  ///< least time between two of a task
   std::uint32_t tasks_max = 4096;
   std::uint32_t tombstones_max = 8192;
   std::uint32_t requests_max = 4096;  ///< open lease requests and splits done
@@ -92,13 +93,18 @@ struct DeliverWorkerGone {
   TaskId shard_task;
   TaskId worker;
 };
+/// Put the outputs in their places, each whole or not at all; then on_published(). May come again: what is there already stands.
+struct PublishOutputs {
+  CommitOutputs commit;
+};
 /// Once per RegisterAck: where logs go.
 struct LinkUp {
   std::uint64_t term = 0;
   std::string log_endpoint, log_key;
 };
-using AgentEffect = std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask,
-                                 DeliverBarrier, DeliverLease, DeliverWorkerGone, LinkUp>;
+using AgentEffect =
+    std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask, DeliverBarrier,
+                 DeliverLease, DeliverWorkerGone, PublishOutputs, LinkUp>;
 using AgentEffects = std::vector<AgentEffect>;
 
 /// A task found on disk by a new agent process: its shim runs, or left its end.
@@ -126,8 +132,11 @@ class AgentCore {
 
   // from shims and directories
   AgentEffects on_prepared(const TaskId& task, const Status& status, Now now);
-  AgentEffects on_started(const TaskId& task, std::int64_t pid, Now now);
+  /// `warning`: what the node could not do as asked; "" = nothing.
+  AgentEffects on_started(const TaskId& task, std::int64_t pid, Now now,
+                          const std::string& warning = {});
   AgentEffects on_exit(const TaskId& task, const TaskEnd& end, Now now);
+  AgentEffects on_published(const TaskId& task, Epoch epoch, const Status& status, Now now);
   // from processes
   AgentEffects on_ready(const TaskId& task, const TaskReadyInfo& info, Now now);
   AgentEffects on_progress(const TaskId& task, double fraction, const std::string& text, Now now);
@@ -137,7 +146,7 @@ class AgentCore {
                         std::vector<io::FileEntry> files, std::uint64_t request, Now now);
   AgentEffects on_lease(const TaskId& consumer, const std::string& input, std::uint32_t splits_max,
                         std::uint64_t request, bool resync, std::vector<io::SplitKey> held,
-                        Now now);
+                        std::vector<io::SplitKey> done, Now now);
   AgentEffects on_split_done(const TaskId& consumer, const std::string& input,
                              std::uint64_t split_id, std::uint32_t pass, Now now);
 
@@ -150,12 +159,16 @@ class AgentCore {
     Duration stop_grace{0};
     std::int64_t pid = 0;
     TaskReadyInfo ready;
+    std::optional<Progress> progress;  ///< the latest, not said yet
+    TimePoint progress_at{};           ///< when the next may be said
+    std::string warning;
     TaskEnd end;
     TimePoint resend_at;  ///< of the end
     Duration resend_after{0};
   };
   const std::map<TaskId, Task>& tasks() const { return tasks_; }
   bool registered() const { return registered_; }
+  std::size_t tombstones() const { return tombstones_.size(); }
   std::uint64_t term() const { return term_; }
 
  private:
@@ -175,16 +188,21 @@ class AgentCore {
   void on(const TaskEndAck& message, Now now);
   void on(const HeartbeatAck& message, Now now);
   void on(const SplitDoneAck& message, Now now);
+  void on(const CommitOutputs& message, Now now);
 
   void spawn(Task& task);
+  void runs(Task& task, TaskState state);
   void stop(Task& task, Duration grace, Cause cause, Now now);
   void end(Task& task, TaskEnd end, Now now);
   void update(const Task& task);  ///< sends its TaskUpdate
+  void say_progress(Task& task, Now now);
+  void remember_gone(const TaskId& task, Epoch epoch);
   void unknown(const TaskId& task, Epoch epoch);
   void register_now(Now now);
   void unregister(Now now);
   TaskUpdate update_of(const Task& task) const;
   bool splits_pending(const TaskId& id) const;
+  void tell_end_when_all_is_told(const TaskId& id, Epoch epoch);
   Task* find(const TaskId& task, Epoch epoch);
   void repeat(std::string key, FromAgent message, Now now);
   AgentEffects take();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,6 +86,20 @@ struct KillJob {
   std::string reason;
   friend bool operator==(const KillJob&, const KillJob&) = default;
 };
+/// A job without a place: hold keeps it from being placed, release queues it again.
+struct HoldJob {
+  JobId job;
+  bool hold = true;
+  std::string reason;
+  friend bool operator==(const HoldJob&, const HoldJob&) = default;
+};
+/// A job with a place gives it up (TERM, its grace, KILL) and is queued again, or held.
+struct RequeueJob {
+  JobId job;
+  bool hold = false;
+  std::string reason;
+  friend bool operator==(const RequeueJob&, const RequeueJob&) = default;
+};
 struct GetJob {
   JobId job;
   friend bool operator==(const GetJob&, const GetJob&) = default;
@@ -112,8 +127,14 @@ struct ListEvents {
 struct GetHealth {
   friend bool operator==(const GetHealth&, const GetHealth&) = default;
 };
-using ApiCall =
-    std::variant<SubmitJob, KillJob, GetJob, ListJobs, ListNodes, WhyJob, ListEvents, GetHealth>;
+/// The node is lost from now on, whatever its lease says; one that is not known is no error. It comes back by registering.
+struct ExpelNode {
+  NodeId node;
+  std::string reason;
+  friend bool operator==(const ExpelNode&, const ExpelNode&) = default;
+};
+using ApiCall = std::variant<SubmitJob, KillJob, GetJob, ListJobs, ListNodes, WhyJob, ListEvents,
+                             GetHealth, HoldJob, RequeueJob, ExpelNode>;
 
 struct SubmitAck {
   JobId job;
@@ -122,6 +143,10 @@ struct SubmitAck {
 };  ///< existed: the Idempotency-Key was seen before
 struct KillAck {
   friend bool operator==(const KillAck&, const KillAck&) = default;
+};
+/// To HoldJob and RequeueJob.
+struct JobAck {
+  friend bool operator==(const JobAck&, const JobAck&) = default;
 };
 struct JobList {
   std::vector<JobView> jobs;
@@ -148,11 +173,18 @@ struct Health {
   bool reconciling = false;
   std::uint32_t nodes_up = 0, jobs_running = 0, jobs_pending = 0;
   std::uint64_t jobs_finished = 0;
+  std::map<JobState, std::uint32_t> jobs_by_state;   ///< those that are not over
+  std::map<JobState, std::uint64_t> ended_by_state;  ///< since this process started
+  std::map<NodeState, std::uint32_t> nodes_by_state;
+  Duration oldest_wait{0};  ///< of the job that waits longest for a place
   std::string version;
   friend bool operator==(const Health&, const Health&) = default;
 };
-using ApiReply =
-    std::variant<SubmitAck, KillAck, JobView, JobList, NodeList, WhyAnswer, EventList, Health>;
+struct ExpelAck {
+  friend bool operator==(const ExpelAck&, const ExpelAck&) = default;
+};
+using ApiReply = std::variant<SubmitAck, KillAck, JobView, JobList, NodeList, WhyAnswer, EventList,
+                              Health, JobAck, ExpelAck>;
 
 /// Implemented by the coordinator's shell. Thread safe. `reply` runs exactly once, on a thread of
 /// the callee, within `timeout` (kDeadlineExceeded then). A submit is answered after its event is
@@ -162,9 +194,10 @@ class ControlApi {
   using Reply = std::function<void(Result<ApiReply>)>;
   virtual ~ControlApi() = default;
   virtual void call(ApiCall request, Duration timeout, Reply reply) = 0;
-  /// Calls `listener` (on a thread of the callee; must not block) after each durable event with its
-  /// sequence, until the returned handle is destroyed.
-  virtual std::shared_ptr<void> subscribe(std::function<void(std::uint64_t)> listener) = 0;
+  /// Calls `listener` (on a thread of the callee; must not block) after something of the job (0 = the
+  /// cluster) was recorded or reported, and after the answers to calls show it, until the returned
+  /// handle is destroyed.
+  virtual std::shared_ptr<void> subscribe(std::function<void(JobId)> listener) = 0;
 };
 
 }  // namespace dlrun::cluster

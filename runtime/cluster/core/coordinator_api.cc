@@ -42,7 +42,9 @@ void CoordinatorCore::call(std::uint64_t id, const SubmitJob& request, Now now) 
   auto spec = std::make_shared<const JobSpec>(request.spec);
   LiveJob& job = jobs_[job_id];
   job.spec = spec;
-  job.submitted = now.at;
+  job.submitted = job.queued = now.at;
+  job.held = job.spec->hold;
+  if (job.held) job.view.state = JobState::kHeld;
   job.view.id = job_id;
   job.view.generation = job.generation;
   job.view.submitted = now.wall;
@@ -56,26 +58,82 @@ void CoordinatorCore::call(std::uint64_t id, const SubmitJob& request, Now now) 
     stage(job_id, {std::move(event)}, {answer, StartJob{std::move(record), false}}, true,
           {ReplyApi{id, store_refused}});
   }
-  queue_gang(job_id, job, now);
+  if (!job.held) queue_gang(job_id, job);
   place_ready(now);
 }
 
-void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
-  const auto it = jobs_.find(request.job);
-  if (it == jobs_.end() || !it->second.durable) {
-    for (const JobView& view : finished_)
-      if (view.id == request.job)
-        return refuse(
-            id, Errc::kFailedPrecondition,
-            to_string(request.job) + " has already ended: " + std::string(to_string(view.state)));
-    if (request.job.value >= 1 && request.job <= last_job_)
-      return refuse(id, Errc::kFailedPrecondition, to_string(request.job) + " has already ended");
-    return refuse(id, Errc::kNotFound, "no job " + to_string(request.job));
+CoordinatorCore::LiveJob* CoordinatorCore::find_live(std::uint64_t id, JobId job) {
+  const auto it = jobs_.find(job);
+  if (it != jobs_.end() && it->second.durable) return &it->second;
+  for (const JobView& view : finished_)
+    if (view.id == job) {
+      refuse(id, Errc::kFailedPrecondition,
+             to_string(job) + " has already ended: " + std::string(to_string(view.state)));
+      return nullptr;
+    }
+  if (job.value >= 1 && job <= last_job_)
+    refuse(id, Errc::kFailedPrecondition, to_string(job) + " has already ended");
+  else
+    refuse(id, Errc::kNotFound, "no job " + to_string(job));
+  return nullptr;
+}
+
+void CoordinatorCore::call(std::uint64_t id, const HoldJob& request, Now now) {
+  LiveJob* job = find_live(id, request.job);
+  if (job == nullptr) return;
+  const std::string name = to_string(request.job);
+  if (request.hold && job->epoch != Epoch{})
+    return refuse(id, Errc::kFailedPrecondition,
+                  name + " has its place already; requeue it with hold to take it back");
+  if (job->kill_requested) return refuse(id, Errc::kFailedPrecondition, name + " is being killed");
+  if (job->held == request.hold) return stage(request.job, {}, {ReplyApi{id, ApiReply{JobAck{}}}});
+  job->held = request.hold;
+  if (request.hold) {
+    placer_.release(request.job);
+    job->needs_placement = false;
   }
-  if (it->second.kill_requested) return stage(request.job, {}, {ReplyApi{id, ApiReply{KillAck{}}}});
-  it->second.kill_requested = true;
-  if (it->second.epoch == Epoch{}) placer_.release(request.job);  // it shall not be placed any more
-  it->second.needs_placement = false;
+  const JobHeld held{request.job, request.hold, request.reason, now.wall};
+  stage(request.job, {held}, {ToJob{request.job, Hold{held}}, ReplyApi{id, ApiReply{JobAck{}}}});
+  if (request.hold || job->epoch != Epoch{}) return;
+  job->queued = now.at;
+  queue_gang(request.job, *job);
+  place_ready(now);
+}
+
+void CoordinatorCore::call(std::uint64_t id, const RequeueJob& request, Now now) {
+  LiveJob* job = find_live(id, request.job);
+  if (job == nullptr) return;
+  if (job->epoch == Epoch{} || job->kill_requested)
+    return refuse(id, Errc::kFailedPrecondition,
+                  to_string(request.job) +
+                      (job->kill_requested ? " is being killed" : " has no place to give up"));
+  std::vector<Event> events;
+  Out then;
+  if (request.hold && !job->held) {
+    job->held = true;
+    const JobHeld held{request.job, true, request.reason, now.wall};
+    events.emplace_back(held);
+    then.emplace_back(ToJob{request.job, Hold{held}});
+  }
+  const JobStateChanged stopping{request.job,
+                                 job->generation,
+                                 JobState::kStopping,
+                                 Cause::kPreempted,
+                                 request.reason.empty() ? "requeued by a user" : request.reason,
+                                 now.wall};
+  events.emplace_back(stopping);
+  then.emplace_back(ToJob{request.job, Preempt{stopping}});
+  then.emplace_back(ReplyApi{id, ApiReply{JobAck{}}});
+  stage(request.job, std::move(events), std::move(then));
+}
+
+void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
+  LiveJob* job = find_live(id, request.job);
+  if (job == nullptr) return;
+  if (job->kill_requested) return stage(request.job, {}, {ReplyApi{id, ApiReply{KillAck{}}}});
+  job->kill_requested = true;
+  if (job->epoch == Epoch{}) placer_.release(request.job);  // it shall not be placed any more
+  job->needs_placement = false;
   JobKillRequested kill{request.job, request.reason, now.wall};
   stage(request.job, {kill}, {ToJob{request.job, Kill{kill}}, ReplyApi{id, ApiReply{KillAck{}}}});
 }
@@ -83,7 +141,8 @@ void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
 void CoordinatorCore::call(std::uint64_t id, const GetJob& request, Now) {
   if (const auto it = jobs_.find(request.job); it != jobs_.end() && it->second.durable) {
     JobView view = full_view(it->second);
-    if (view.state == JobState::kPending && view.reason.empty())
+    const bool waits = it->second.epoch == Epoch{} && !it->second.kill_requested;
+    if (waits && (view.state == JobState::kPending || view.reason.empty()))
       view.reason = why_pending(request.job, it->second);
     return reply(id, ApiReply{std::move(view)});
   }
@@ -138,7 +197,7 @@ void CoordinatorCore::call(std::uint64_t id, const WhyJob& request, Now) {
     answer.summary = "it is placed: " + std::string(to_string(job.view.state));
   } else {
     answer.summary = why_pending(request.job, job);
-    if (!job.needs_placement) answer.lines = placer_.why(request.job);
+    if (!job.needs_placement && !job.held) answer.lines = placer_.why(request.job);
   }
   reply(id, ApiReply{std::move(answer)});
 }
@@ -147,17 +206,30 @@ void CoordinatorCore::call(std::uint64_t id, const ListEvents& request, Now) {
   out_.push_back(ReadEvents{id, request});
 }
 
-void CoordinatorCore::call(std::uint64_t id, const GetHealth&, Now) {
+void CoordinatorCore::call(std::uint64_t id, const GetHealth&, Now now) {
   Health health;
   health.term = term_;
   health.reconciling = phase_ != Phase::kServing;
-  for (const auto& [node_id, node] : membership_.nodes())
-    if (node.state == NodeState::kUp) ++health.nodes_up;
-  for (const auto& [job_id, job] : jobs_)
+  for (const auto& [node_id, node] : membership_.nodes()) ++health.nodes_by_state[node.state];
+  health.nodes_up = health.nodes_by_state[NodeState::kUp];
+  for (const auto& [job_id, job] : jobs_) {
     ++(job.epoch == Epoch{} ? health.jobs_pending : health.jobs_running);
+    ++health.jobs_by_state[job.view.state];
+    if (job.epoch == Epoch{} && !job.held)
+      health.oldest_wait = std::max(health.oldest_wait, now.at - job.queued);
+  }
   health.jobs_finished = jobs_finished_;
+  health.ended_by_state = ended_by_state_;
   health.version = settings_.version;
   reply(id, ApiReply{std::move(health)});
+}
+
+void CoordinatorCore::call(std::uint64_t id, const ExpelNode& request, Now now) {
+  if (const auto change = membership_.expel(request.node, request.reason)) {
+    node_changed(*change, now);
+    place_ready(now);
+  }
+  reply(id, ApiReply{ExpelAck{}});
 }
 
 JobView CoordinatorCore::full_view(const LiveJob& job) const {
@@ -170,6 +242,7 @@ std::string CoordinatorCore::why_pending(JobId id, const LiveJob& job) const {
   if (phase_ != Phase::kServing)
     return "waits until the nodes have reported after the coordinator's restart";
   if (job.epoch != Epoch{}) return "";
+  if (job.held) return "is held: it waits for dlrun release";
   if (membership_.nodes().empty()) return "no node has joined yet";
   if (const auto why = placer_.impossible(gang(id, job))) return *why;
   const auto lines = placer_.why(id);

@@ -3,20 +3,11 @@
 #include <algorithm>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/overload.h"
 
 namespace dlrun::cluster {
 
 namespace {
-
-/// Takes the place of the store's error in a reply that was prepared before it happened.
-constexpr std::string_view kStoreRefused = "the store refused";
-
-template <class... F>
-struct Overload : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overload(F...) -> Overload<F...>;
 
 /// The task and epoch that a message is about; nullptr for Register and Heartbeat.
 const TaskId* task_in(const FromAgent& message, Epoch& epoch) {
@@ -113,13 +104,16 @@ void CoordinatorCore::rebuild(JobRecord record, Now now) {
   job.tasks = record.tasks;
   job.durable = true;
   job.kill_requested = record.kill_requested;
+  job.held = record.held;
+  job.queued = now.at;
   job.view.id = record.id;
   job.view.submitted = record.submitted;
   job.view.generation = record.generation;
   for (const auto& [index, ended] : record.ends)
     if (ended.end.cause == Cause::kNodeLost) job.lost_nodes.insert(record.tasks[index].slot.node);
   if (record.tasks.empty()) {
-    job.needs_placement = !record.kill_requested;
+    job.needs_placement = !record.kill_requested && !record.held;
+    job.view.state = record.held ? JobState::kHeld : JobState::kPending;
   } else {
     const auto [gang, placement] = gang_of(record, now.at);
     const Status adopted = placer_.adopt(gang, placement);
@@ -137,7 +131,7 @@ void CoordinatorCore::begin_serving_when_all_are_heard(Now now) {
   if (phase_ != Phase::kReconciling || membership_.awaiting()) return;
   phase_ = Phase::kServing;
   for (auto& [id, job] : jobs_)
-    if (job.needs_placement) queue_gang(id, job, now);
+    if (job.needs_placement) queue_gang(id, job);
   place_ready(now);
 }
 
@@ -220,6 +214,9 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
       settings_.bugs.has("unknown_tasks_left_running"))
     stale.clear();
   fence(node, stale, now);
+  if (joined == Membership::Joined::kBack &&
+      membership_.find(node)->state == NodeState::kFenced)  // what the log shows between lost and up
+    node_changed({node, NodeState::kFenced, "ends what it runs under epochs that are over"}, now);
   const Membership::Node& known = *membership_.find(node);
   placer_.set_schedulable(node, known.state == NodeState::kUp, std::string(to_string(known.state)));
   ack.sequence = message.sequence;
@@ -345,7 +342,14 @@ void CoordinatorCore::node_lost(const NodeId& node, const std::string& reason, N
 CoordinatorEffects CoordinatorCore::on_job(const JobToCoordinator& message, Now now) {
   std::visit(Overload{[&](const JobReport& m) {
                         const auto it = jobs_.find(m.view.id);
-                        if (it != jobs_.end()) it->second.view = m.view;
+                        if (it == jobs_.end()) return;
+                        // One of before the placement would take it back.
+                        LiveJob& job = it->second;
+                        if (m.view.generation > job.generation || m.view.epoch >= job.epoch)
+                          job.view = m.view;
+                        if (settings_.bugs.has("slots_released_early") &&
+                            m.view.state == JobState::kStopping)
+                          placer_.release(m.view.id);
                       },
                       [&](const JobNeedsPlacement& m) { on_needs_placement(m, now); },
                       [&](const JobOver& m) { on_job_over(m, now); }},
@@ -362,7 +366,8 @@ void CoordinatorCore::on_needs_placement(const JobNeedsPlacement& message, Now n
   job.epoch = {};
   job.tasks.clear();
   job.lost_nodes.clear();
-  if (!job.kill_requested) queue_gang(message.job, job, now);
+  job.queued = now.at;
+  if (!job.kill_requested && !job.held) queue_gang(message.job, job);
   place_ready(now);
 }
 
@@ -371,6 +376,7 @@ void CoordinatorCore::on_job_over(const JobOver& message, Now now) {
   if (jobs_.erase(id) == 0) return;
   placer_.release(id);
   ++jobs_finished_;
+  ++ended_by_state_[message.view.state];
   finished_.push_back(message.view);
   if (finished_.size() > settings_.finished_cache_max) finished_.pop_front();
   out_.push_back(EndJob{id});
@@ -381,29 +387,47 @@ sched::GangRequest CoordinatorCore::gang(JobId id, const LiveJob& job) const {
   return gang_of(*job.spec, id, job.generation, job.submitted, job.share);
 }
 
-void CoordinatorCore::queue_gang(JobId id, LiveJob& job, Now now) {
+void CoordinatorCore::queue_gang(JobId id, LiveJob& job) {
   job.needs_placement = phase_ != Phase::kServing;
   if (job.needs_placement) return;
+  job.share = 0;  // the smallest waits; when its turn comes it gets the largest that fits
+  const Status queued = placer_.submit(gang(id, job));
+  DLRUN_ASSERT(queued.has_value());
+}
+
+/// A larger one fits only where a smaller does, so the size is found by halving. Those ahead of it in the queue did not fit the room that
+/// it holds now, and get no other by its being given back: the next placement is its own.
+std::optional<sched::Placement> CoordinatorCore::widen(JobId id, LiveJob& job, sched::Placement smallest) {
   std::uint32_t widest = 0;
   for (const RoleSpec& role : job.spec->roles)
     widest = std::max(widest, role.count_max - role.count_min);
-  const std::uint32_t steps = std::min(widest, settings_.range_tries_max);
-  for (std::uint32_t step = steps;;
-       --step) {  // the largest that fits now; the smallest waits in the queue
-    job.share = steps == 0 ? 1.0 : static_cast<double>(step) / steps;
-    const Status queued = placer_.submit(gang(id, job));
-    DLRUN_ASSERT(queued.has_value());
-    if (step == 0) return;
-    place_ready(now);
-    if (job.epoch != Epoch{}) return;
-    placer_.release(id);
+  if (widest == 0) return smallest;
+  placer_.release(id);
+  std::uint32_t fits = 0;
+  for (std::uint32_t low = 1, high = widest; low <= high;) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    job.share = static_cast<double>(middle) / widest;
+    if (placer_.has_room(gang(id, job))) {
+      fits = middle;
+      low = middle + 1;
+    } else {
+      high = middle - 1;
+    }
   }
+  job.share = static_cast<double>(fits) / widest;
+  const Status queued = placer_.submit(gang(id, job));
+  DLRUN_ASSERT(queued.has_value());
+  return placer_.next();
 }
 
 void CoordinatorCore::place_ready(Now now) {
   if (phase_ != Phase::kServing) return;
   while (std::optional<sched::Placement> placement = placer_.next()) {
-    const auto it = jobs_.find(placement->job);
+    auto it = jobs_.find(placement->job);
+    DLRUN_ASSERT(it != jobs_.end());
+    placement = widen(it->first, it->second, std::move(*placement));
+    if (!placement) return;
+    it = jobs_.find(placement->job);
     DLRUN_ASSERT(it != jobs_.end());
     LiveJob& job = it->second;
     const sched::GangRequest request = gang(it->first, job);
@@ -423,6 +447,11 @@ void CoordinatorCore::place_ready(Now now) {
     job.epoch = placed.epoch;
     job.tasks = placed.tasks;
     job.lost_nodes.clear();
+    job.view.state = JobState::kAdmitted;  // until the job itself reports
+    job.view.epoch = placed.epoch;
+    job.view.generation = job.generation;
+    job.view.tasks.clear();
+    out_.push_back(Waited{now.at - job.queued});
     const JobId id = it->first;
     stage(id, {placed}, {ToJob{id, Placed{placed}}});
   }
@@ -472,14 +501,15 @@ CoordinatorEffects CoordinatorCore::on_persisted(std::uint64_t id, Now now) {
 
 CoordinatorEffects CoordinatorCore::on_persist_failed(std::uint64_t id, const Error& error,
                                                       Now now) {
-  const std::size_t before = out_.size();
   store_refuses_ = error.context;
-  for (JobId job : gate_.on_failed(id, now.at, out_)) drop_job(job);
-  for (std::size_t i = before; i < out_.size(); ++i)
-    if (auto* answer = std::get_if<ReplyApi>(&out_[i]))
-      if (!answer->reply && answer->reply.error().context == kStoreRefused)
-        answer->reply =
-            fail(error.code, "nothing was submitted: the store refuses: " + error.context);
+  Out instead;  // replies that were prepared before it was known what the store would say
+  for (JobId job : gate_.on_failed(id, now.at, instead)) drop_job(job);
+  for (CoordinatorEffect& effect : instead) {
+    if (auto* answer = std::get_if<ReplyApi>(&effect); answer && !answer->reply)
+      answer->reply =
+          fail(error.code, "nothing was submitted: the store refuses: " + error.context);
+    out_.push_back(std::move(effect));
+  }
   place_ready(now);
   return flush(now);
 }
@@ -487,7 +517,7 @@ CoordinatorEffects CoordinatorCore::on_persist_failed(std::uint64_t id, const Er
 std::optional<TimePoint> CoordinatorCore::next_wake() const {
   std::optional<TimePoint> wake = gate_.next_wake();
   if (phase_ >= Phase::kReconciling)
-    if (const auto at = membership_.next_wake(); at && (!wake || *at < *wake)) wake = at;
+    if (const auto at = membership_.next_wake()) earlier(wake, *at);
   return wake;
 }
 

@@ -38,7 +38,6 @@ struct CoordinatorSettings {
   std::uint32_t jobs_live_max = 10'000;
   std::uint32_t keys_max = 10'000;
   std::uint32_t finished_cache_max = 32;
-  std::uint32_t range_tries_max = 16;  ///< sizes tried for a job whose counts are ranges
   Duration persist_retry{std::chrono::seconds(1)};
   std::string log_endpoint, log_key;  ///< handed to agents in RegisterAck
   std::string version;
@@ -76,8 +75,12 @@ struct ToJob {
 struct EndJob {
   JobId job;
 };  ///< its core may go
+/// For the metrics: a generation got its place after so long in the queue.
+struct Waited {
+  Duration wait{0};
+};
 using CoordinatorEffect = std::variant<Persist, SendToAgent, ReplyApi, ReadJob, ReadJobs,
-                                       ReadEvents, StartJob, ToJob, EndJob>;
+                                       ReadEvents, StartJob, ToJob, EndJob, Waited>;
 using CoordinatorEffects = std::vector<CoordinatorEffect>;
 
 class CoordinatorCore {
@@ -120,27 +123,36 @@ class CoordinatorCore {
     std::set<NodeId> lost_nodes;  ///< of the epoch: their tasks are over
     bool durable = false;         ///< JobSubmitted is on disk
     bool kill_requested = false;
+    bool held = false;
     bool needs_placement = false;  ///< waits for the end of the reconcile window
-    double share = 1;              ///< of the ranges of its counts, as queued
+    double share = 0;              ///< of the ranges of its counts, as queued or placed
+    TimePoint queued;              ///< since when this generation waits
   };
   using Out = CoordinatorEffects;
 
   void call(std::uint64_t id, const SubmitJob& request, Now now);
   void call(std::uint64_t id, const KillJob& request, Now now);
+  void call(std::uint64_t id, const HoldJob& request, Now now);
+  void call(std::uint64_t id, const RequeueJob& request, Now now);
   void call(std::uint64_t id, const GetJob& request, Now now);
   void call(std::uint64_t id, const ListJobs& request, Now now);
   void call(std::uint64_t id, const ListNodes& request, Now now);
   void call(std::uint64_t id, const WhyJob& request, Now now);
   void call(std::uint64_t id, const ListEvents& request, Now now);
   void call(std::uint64_t id, const GetHealth& request, Now now);
+  void call(std::uint64_t id, const ExpelNode& request, Now now);
 
   void on_register(const Register& message, Now now);
   void route(const NodeId& from, const TaskId& task, Epoch epoch, const FromAgent& message,
              Now now);
   void node_lost(const NodeId& node, const std::string& reason, Now now);
   void node_changed(const NodeChange& change, Now now);
-  void queue_gang(JobId id, LiveJob& job, Now now);
+  void queue_gang(JobId id, LiveJob& job);
   void place_ready(Now now);
+  /// The placement of the largest size that fits now, of a job whose counts are ranges and whose smallest was just placed.
+  std::optional<sched::Placement> widen(JobId id, LiveJob& job, sched::Placement smallest);
+  /// The job when it runs or waits; else nullptr, and the call is answered.
+  LiveJob* find_live(std::uint64_t call, JobId job);
   void claimed(Now now);
   void rebuild(JobRecord record, Now now);
   void begin_serving_when_all_are_heard(Now now);
@@ -172,6 +184,7 @@ class CoordinatorCore {
   std::uint64_t epoch_counter_ = 0;
   JobId last_job_;
   std::uint64_t jobs_finished_ = 0;
+  std::map<JobState, std::uint64_t> ended_by_state_;
   Membership membership_;
   std::map<JobId, JobRecord> replayed_;          ///< until start()
   std::map<NodeId, NodeJoined> replayed_nodes_;  ///< until start()

@@ -1,15 +1,10 @@
 #include "runtime/cluster/core/event.h"
 
+#include "runtime/base/overload.h"
+
 namespace dlrun::cluster {
 
 namespace {
-
-template <class... F>
-struct Overload : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overload(F...) -> Overload<F...>;
 
 std::string end_text(const TaskEnd& end) {
   std::string text{to_string(end.cause)};
@@ -30,6 +25,7 @@ JobId job_of(const Event& event) {
                [](const NodeJoined&) { return JobId{}; },
                [](const NodeStateChanged&) { return JobId{}; },
                [](const TaskEnded& e) { return e.task.job; },
+               [](const TaskWarned& e) { return e.task.job; },
                [](const JobEnded& e) { return e.view.id; },
                [](const SplitsLeased& e) { return e.consumer.job; },
                [](const SplitFinished& e) { return e.consumer.job; },
@@ -41,7 +37,8 @@ std::string_view kind_of(const Event& event) {
   static constexpr std::string_view kNames[] = {
       "term_started", "baseline",    "node_joined",   "node_state_changed", "job_submitted",
       "job_placed",   "job_state",   "task_ended",    "job_kill_requested", "generation_ended",
-      "job_ended",    "input_files", "splits_leased", "split_finished",     "barrier_met"};
+      "job_ended",    "input_files", "splits_leased", "split_finished",     "barrier_met",
+      "job_held",     "commit_granted", "task_warned"};
   static_assert(std::size(kNames) == std::variant_size_v<Event>);
   return kNames[event.index()];
 }
@@ -100,7 +97,16 @@ std::string text_of(const Event& event) {
                [](const BarrierMet& e) {
                  return "role " + e.role + " met at " + e.name + ", round " +
                         std::to_string(e.round);
-               }},
+               },
+               [](const JobHeld& e) {
+                 return std::string(e.held ? "held" : "released") +
+                        (e.reason.empty() ? "" : ": " + e.reason);
+               },
+               [](const CommitGranted& e) {
+                 return "the outputs of generation " + std::to_string(e.generation.value) +
+                        " may take their places";
+               },
+               [](const TaskWarned& e) { return to_string(e.task) + ": " + e.text; }},
       event);
 }
 

@@ -87,8 +87,8 @@ struct JobPlaced {
   friend bool operator==(const JobPlaced&, const JobPlaced&) = default;
 };
 
-/// kRunning: every task of the generation has started. kStopping: `cause` ends it (only kTimeLimit
-/// and kStartFailed come this way; failures and kills have records of their own).
+/// kRunning: every task of the generation has started. kStopping: `cause` ends it (only kTimeLimit,
+/// kStartFailed and kPreempted come this way; failures and kills have records of their own).
 struct JobStateChanged {
   JobId job;
   Generation generation;
@@ -141,6 +141,7 @@ struct InputFilesSet {
   std::vector<io::FileEntry> files;
   friend bool operator==(const InputFilesSet&, const InputFilesSet&) = default;
 };
+/// One request of a consumer: what it finished, and so many splits more (0 = none).
 struct SplitsLeased {
   TaskId consumer;
   std::string input;
@@ -148,6 +149,7 @@ struct SplitsLeased {
   std::uint64_t request = 0;
   bool resync = false;
   std::vector<io::SplitKey> held;
+  std::vector<io::SplitKey> done;  ///< before the resync
   friend bool operator==(const SplitsLeased&, const SplitsLeased&) = default;
 };
 struct SplitFinished {
@@ -169,9 +171,37 @@ struct BarrierMet {
   friend bool operator==(const BarrierMet&, const BarrierMet&) = default;
 };
 
+/// held: it is not placed until released.
+struct JobHeld {
+  JobId job;
+  bool held = true;
+  std::string reason;
+  WallTime at;
+  friend bool operator==(const JobHeld&, const JobHeld&) = default;
+};
+
+/// Every task that counts has ended well: this generation's outputs may take their places. No other generation follows.
+struct CommitGranted {
+  JobId job;
+  Generation generation;
+  WallTime at;
+  friend bool operator==(const CommitGranted&, const CommitGranted&) = default;
+};
+
+/// The node could not do something as asked (a memory limit without a cgroup); the task runs all the
+/// same. Once per task and text.
+struct TaskWarned {
+  TaskId task;
+  Epoch epoch;
+  std::string text;
+  WallTime at;
+  friend bool operator==(const TaskWarned&, const TaskWarned&) = default;
+};
+
 using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
                            JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
-                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet>;
+                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet,
+                           JobHeld, CommitGranted, TaskWarned>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...

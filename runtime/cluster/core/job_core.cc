@@ -24,10 +24,6 @@ JobState state_for(Cause cause) {
   }
 }
 
-void earlier(std::optional<TimePoint>& wake, TimePoint at) {
-  if (!wake || at < *wake) wake = at;
-}
-
 }  // namespace
 
 JobCore::JobCore(JobRecord record, JobSettings settings, const TokenIssuer& tokens,
@@ -51,11 +47,17 @@ JobEffects JobCore::start(Now now) {
     for (std::size_t i = 0; i < tasks_.size(); ++i)  // shards may not have heard who is gone
       if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded)
         for (const auto& [ended, end] : record_.ends)
-          if (!is_shard_host(ended)) tasks_[i].gone_unacked.insert(ended);
+          if (is_worker(ended)) tasks_[i].gone_unacked.insert(ended);
   }
   report_now_ = true;
+  if (record_.tasks.empty()) state_ = waiting_state();
   evaluate(now);
   return flush(now);
+}
+
+JobState JobCore::waiting_state() const {
+  if (record_.held) return JobState::kHeld;
+  return record_.requeued ? JobState::kPreempted : JobState::kPending;
 }
 
 JobEffects JobCore::on_input(const JobInput& input, Now now) {
@@ -77,6 +79,12 @@ JobEffects JobCore::on_tick(Now now) {
         give_up_start("was not prepared in time", now);
       else if (ready_deadline_ && now.at >= *ready_deadline_)
         give_up_start("was not ready in time", now);
+    }
+    if (commit_deadline_ && !ending_ && now.at >= *commit_deadline_) {
+      record_.reason = "its outputs were not put in their places in time: " +
+                       node_of(commits_.begin()->first).value + " does not answer";
+      end_job(JobState::kFailed, TaskEnd{.cause = Cause::kCoordinator, .detail = record_.reason},
+              now);
     }
     evaluate(now);
   }
@@ -121,7 +129,7 @@ void JobCore::on(const NodeBack& input, Now now) {
       tasks_[i].resend_after = Duration::zero();
       if (is_shard_host(i))
         for (const auto& [ended, end] : record_.ends)
-          if (!is_shard_host(ended)) tasks_[i].gone_unacked.insert(ended);
+          if (is_worker(ended)) tasks_[i].gone_unacked.insert(ended);
     }
   }
   for (const TaskUpdate& update : input.tasks) on_task(input.node, update, now);
@@ -131,11 +139,28 @@ void JobCore::on(const NodeGone& input, Now now) {
   for (std::size_t i = 0; i < tasks_.size(); ++i)
     if (node_of(i) == input.node && tasks_[i].state != TaskState::kEnded)
       end_task(i,
-               TaskEnd{.cause = Cause::kNodeLost, .detail = input.node.value + " " + input.reason},
+               tasks_[i].failed.value_or(TaskEnd{.cause = Cause::kNodeLost,
+                                                 .detail = input.node.value + " " + input.reason}),
                now);
+  for (const auto& [index, commit] : commits_) {
+    if (ending_ || node_of(index) != input.node) continue;
+    // Whether it had published is not known, so there must be no second try.
+    record_.reason = input.node.value + " was lost while it put the outputs in their places";
+    end_job(JobState::kLost, TaskEnd{.cause = Cause::kNodeLost, .detail = record_.reason}, now);
+  }
 }
 
 void JobCore::on(const Kill& input, Now) { record_.apply(Event(input.request)); }
+
+void JobCore::on(const Preempt& input, Now) {
+  if (!ending_ && !record_.tasks.empty()) record_.apply(Event(input.stopping));
+}
+
+void JobCore::on(const Hold& input, Now) {
+  if (ending_) return;
+  record_.apply(Event(input.held));
+  if (record_.tasks.empty()) set_state(waiting_state());
+}
 
 void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   const bool accept_stale = settings_.bugs.has("accept_stale_update");
@@ -152,6 +177,9 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
     return;
   }
   Task& task = tasks_[*index];
+  if (settings_.bugs.has("shard_loss_ignored") && is_shard_host(*index) &&
+      update.state == TaskState::kEnded && record_.verdict == Verdict::kNone)
+    return;
   if (task.state == TaskState::kEnded) {
     if (update.state == TaskState::kEnded)
       send_after_durable(*index, TaskEndAck{update.task, update.epoch});
@@ -163,8 +191,10 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   task.unverified = false;
   if (update.pid != 0) task.pid = update.pid;
   if (!update.ready.ps_tcp.empty() || !update.ready.ps_ipc.empty()) task.ready = update.ready;
+  if (!update.warning.empty() && record_.warned.count({*index, update.warning}) == 0)
+    record_event(TaskWarned{update.task, update.epoch, update.warning, now.wall});
   if (update.state == TaskState::kEnded) {
-    end_task(*index, update.end, now);
+    take_end(*index, update.end, now);
     return;
   }
   if (update.state <= task.state) return;
@@ -189,6 +219,17 @@ void JobCore::on_task(const NodeId&, const WorkerGoneAck& ack, Now) {
   if (shard && worker && ack.epoch == epoch()) tasks_[*shard].gone_unacked.erase(*worker);
 }
 
+void JobCore::on_task(const NodeId& from, const OutputsCommitted& committed, Now now) {
+  const auto index = record_.index_of(committed.task);
+  if (!index || committed.epoch != epoch() || ending_ || node_of(*index) != from ||
+      commits_.erase(*index) == 0)
+    return;
+  if (committed.error == Errc{}) return;
+  record_.reason =
+      to_string(committed.task) + ": its outputs were not published: " + committed.error_context;
+  end_job(JobState::kFailed, TaskEnd{.cause = Cause::kCoordinator, .detail = record_.reason}, now);
+}
+
 // ---- decisions
 // -----------------------------------------------------------------------------------------------------
 
@@ -196,17 +237,24 @@ void JobCore::begin_generation(Now now) {
   tasks_.assign(record_.tasks.size(), {});
   barriers_.clear();
   answered_.clear();
+  commits_.clear();
+  commit_deadline_.reset();
   make_ledger();
   prepare_deadline_.reset();
   ready_deadline_.reset();
   if (!record_.running_seen) prepare_deadline_ = now.at + settings_.prepare_timeout;
   time_limit_at_.reset();
-  if (record_.spec->time_limit > Duration::zero())
-    time_limit_at_ = now.at + record_.spec->time_limit;
+  const Duration limit = record_.spec->time_limit;
+  if (limit > Duration::zero()) {
+    // What went by before a restart of the coordinator counts; a clock that was set back adds nothing.
+    const Duration past{now.wall.ns - record_.placed_at.ns};
+    time_limit_at_ = now.at + limit - std::clamp(past, Duration::zero(), limit);
+  }
 }
 
 void JobCore::evaluate(Now now) {
   if (over_ || ending_) return;
+  end_failed(now);
   if (tasks_.empty()) {
     if (record_.verdict == Verdict::kKilled)
       end_job(JobState::kCancelled, TaskEnd{.cause = Cause::kUserKill, .detail = record_.reason},
@@ -225,7 +273,7 @@ void JobCore::evaluate(Now now) {
       start_what_may(now);
       return;
     case Verdict::kDone:
-      stop_all(Cause::kCoordinator, settings_.service_grace, now);
+      stop_all(Cause::kStopped, settings_.service_grace, now);
       break;
     case Verdict::kFailed:
       stop_all(Cause::kSibling, spec.failure_grace, now);
@@ -238,6 +286,9 @@ void JobCore::evaluate(Now now) {
       break;
     case Verdict::kNotStarted:
       stop_all(Cause::kCoordinator, spec.failure_grace, now);
+      break;
+    case Verdict::kPreempted:
+      stop_all(Cause::kPreempted, spec.grace, now);
       break;
   }
   set_state(JobState::kStopping);
@@ -291,6 +342,7 @@ void JobCore::give_up_start(std::string reason, Now now) {
 
 void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   Task& task = tasks_[index];
+  task.failed.reset();
   DLRUN_ASSERT(task.state != TaskState::kEnded);
   task.state = TaskState::kEnded;
   task.unverified = false;
@@ -299,7 +351,7 @@ void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   if (settings_.bugs.has("ack_end_before_durable")) out_.push_back(ack);
   record_event(TaskEnded{id, epoch(), std::move(end), now.wall}, {ack});
   drop_consumer(index);
-  if (!is_shard_host(index))
+  if (is_worker(index))
     for (std::size_t i = 0; i < tasks_.size(); ++i)
       if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded) {
         tasks_[i].gone_unacked.insert(index);
@@ -315,6 +367,10 @@ void JobCore::finish_generation(Now now) {
   JobState final_state = JobState::kFailed;
   switch (record_.verdict) {
     case Verdict::kDone:
+      if (!record_.spec->outputs.empty()) {
+        commit_outputs(now);
+        if (!commits_.empty() || ending_) return;
+      }
       final_state = JobState::kSucceeded;
       end.cause = Cause::kExit;
       break;
@@ -332,6 +388,10 @@ void JobCore::finish_generation(Now now) {
       end.cause = Cause::kTimeLimit;
       end.detail = record_.reason;
       break;
+    case Verdict::kPreempted:
+      end.cause = Cause::kPreempted;
+      end.detail = record_.reason;
+      break;
     case Verdict::kNotStarted:
     case Verdict::kNone:
       end.cause = Cause::kStartFailed;
@@ -341,25 +401,41 @@ void JobCore::finish_generation(Now now) {
   const bool bad = record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted;
   const bool in_policy =
       std::find(policy.on.begin(), policy.on.end(), end.cause) != policy.on.end();
-  if (bad && in_policy && record_.generation.value <= policy.restarts_max) {
+  const bool restart =
+      bad && in_policy && record_.generation.value - record_.preempted <= policy.restarts_max;
+  if (restart || record_.verdict == Verdict::kPreempted) {
     if (record_.kill_requested) {
       end_job(JobState::kCancelled,
               TaskEnd{.cause = Cause::kUserKill, .detail = "killed by a user"}, now);
       return;
     }
-    const Generation next{record_.generation.value + 1};
-    record_event(
-        GenerationEnded{record_.id, record_.generation, end.cause, record_.reason, now.wall},
-        {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
-    tasks_.clear();
-    ledger_.reset();
-    prepare_deadline_.reset();
-    ready_deadline_.reset();
-    time_limit_at_.reset();
-    set_state(JobState::kPending);
+    next_generation(end.cause, now);
     return;
   }
   end_job(final_state, std::move(end), now);
+}
+
+void JobCore::next_generation(Cause cause, Now now) {
+  const Generation next{record_.generation.value + 1};
+  record_event(GenerationEnded{record_.id, record_.generation, cause, record_.reason, now.wall},
+               {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
+  tasks_.clear();
+  ledger_.reset();
+  prepare_deadline_.reset();
+  ready_deadline_.reset();
+  time_limit_at_.reset();
+  set_state(waiting_state());
+}
+
+/// Afterwards `commits_` holds the tasks whose agents have not answered.
+void JobCore::commit_outputs(Now now) {
+  if (state_ == JobState::kCommitting) return;
+  for (std::size_t i = 0; i < record_.tasks.size(); ++i)
+    if (!outputs_of(record_, i).empty()) commits_[i] = Commit{now.at, Duration::zero()};
+  if (!record_.commit_granted)
+    record_event(CommitGranted{record_.id, record_.generation, now.wall});
+  commit_deadline_ = now.at + settings_.commit_timeout;
+  set_state(JobState::kCommitting);
 }
 
 void JobCore::end_job(JobState final_state, TaskEnd end, Now now) {
@@ -399,7 +475,7 @@ void JobCore::stop_all(Cause cause, Duration grace, Now now) {
 }
 
 bool JobCore::satisfied(const Task& task) const {
-  if (task.state == TaskState::kEnded) return true;
+  if (task.state == TaskState::kEnded || task.failed) return true;
   if (task.unverified && task.want != Want::kNothing) return false;
   switch (task.want) {
     case Want::kNothing:
@@ -408,7 +484,7 @@ bool JobCore::satisfied(const Task& task) const {
       return task.state >= TaskState::kPrepared;
     case Want::kStarted: {
       const std::size_t index = static_cast<std::size_t>(&task - tasks_.data());
-      return task.state >= (is_shard_host(index) ? TaskState::kReady : TaskState::kRunning);
+      return task.state >= ready_state(index);
     }
     case Want::kEnded:
       return false;
@@ -418,10 +494,13 @@ bool JobCore::satisfied(const Task& task) const {
 
 bool JobCore::role_ready(const std::string& role) const {
   for (std::size_t i = 0; i < tasks_.size(); ++i)
-    if (record_.tasks[i].task.role == role &&
-        tasks_[i].state < (is_shard_host(i) ? TaskState::kReady : TaskState::kRunning))
-      return false;
+    if (record_.tasks[i].task.role == role && tasks_[i].state < ready_state(i)) return false;
   return true;
+}
+
+TaskState JobCore::ready_state(std::size_t index) const {
+  const bool told = is_shard_host(index) || record_.role_of(index).ready != ReadyWhen::kRunning;
+  return told ? TaskState::kReady : TaskState::kRunning;
 }
 
 void JobCore::set_state(JobState state) {
@@ -457,6 +536,15 @@ void JobCore::send_due(Now now) {
       task.gone_resend_at = now.at + settings_.resend_max;
     }
   }
+  if (!gate_.idle()) return;  // the grant is not on disk yet
+  for (auto& [index, commit] : commits_) {
+    if (now.at < commit.resend_at) continue;
+    send(index, CommitOutputs{record_.tasks[index].task, epoch(), outputs_of(record_, index)});
+    commit.resend_after = commit.resend_after == Duration::zero()
+                              ? settings_.resend_first
+                              : std::min(commit.resend_after * 2, settings_.resend_max);
+    commit.resend_at = now.at + commit.resend_after;
+  }
 }
 
 JobEffects JobCore::flush(Now now) {
@@ -467,9 +555,21 @@ JobEffects JobCore::flush(Now now) {
     next_report_at_ = now.at + settings_.report_interval;
   }
   gate_.flush(out_);
+  if (!settings_.bugs.has("late_lease_answered"))
+    std::erase_if(out_, [this](const JobEffect& effect) { return is_late_lease(effect); });
   JobEffects out = std::move(out_);
   out_.clear();
   return out;
+}
+
+/// A lease may wait for its record together with the end of its task, or of the whole generation.
+bool JobCore::is_late_lease(const JobEffect& effect) const {
+  const auto* send = std::get_if<SendToAgent>(&effect);
+  const auto* lease = send != nullptr ? std::get_if<LeaseReply>(&send->message) : nullptr;
+  if (lease == nullptr || lease->error != Errc{} || lease->answer.splits.empty()) return false;
+  Errc error{};
+  std::string context;
+  return !live_task(lease->task, lease->epoch, error, context);
 }
 
 std::optional<TimePoint> JobCore::next_wake() const {
@@ -479,10 +579,14 @@ std::optional<TimePoint> JobCore::next_wake() const {
     if (!satisfied(task)) earlier(wake, task.resend_at);
     if (!task.gone_unacked.empty() && task.state != TaskState::kEnded)
       earlier(wake, task.gone_resend_at);
+    if (task.failed) earlier(wake, task.blame_at);
   }
   if (record_.verdict == Verdict::kNone)
     for (const auto& deadline : {time_limit_at_, prepare_deadline_, ready_deadline_})
       if (deadline) earlier(wake, *deadline);
+  if (gate_.idle())
+    for (const auto& [index, commit] : commits_) earlier(wake, commit.resend_at);
+  if (commit_deadline_) earlier(wake, *commit_deadline_);
   if (report_due_) earlier(wake, next_report_at_);
   return wake;
 }

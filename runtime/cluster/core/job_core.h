@@ -1,14 +1,18 @@
 #pragma once
 /// runtime/cluster/core/job_core.h: one job, from its first placement to its one final state.
 ///
-///              +------------------------------------8----------------------------------+
-///              v                                                                       |
-///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (COMMITTING)
-///   -9-> final
-///      |             |            |             |                         ^
-///      |             +------------+-------6-----+-------------------------+
-///      +---------------------------------------10---------------------------------------------------->
-///      CANCELLED
+///    HELD <----------------------------------11--------------------------------------+
+///     | ^                                                                             |
+///     11 11                                                                           |
+///     v |                                                                             |
+///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (all have ended)
+///     ^ ^            |            |             |            |            ^      |    |    |     |
+///     | |            +------------+------6------+------------+------------+      |    |    9     12
+///     | |                                                                       |    |    |     v
+///     | +-------------------------------8---------------------------------------+    |    | COMMITTING
+///     |                                                                              |    |     13
+///     +--1-- PREEMPTED <-------------------------14----------------------------------+    v     v
+///   any without a place -10-> CANCELLED      SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST <-------+
 ///
 ///   1: Placed arrived: the gang holds slots under a new epoch.
 ///   2: PrepareTask went to each task's agent.
@@ -20,18 +24,27 @@
 ///   5: every batch task ended well (services and shard hosts are stopped, which counts as
 ///   success), or a task failed
 ///      (siblings get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
+///      A worker's failure waits `blame_window` for the end of a shard or role that it leans on: that
+///      one is named then.
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
-///   7: all tasks have ended, or their nodes are lost. COMMITTING is passed through: there are no
-///   outputs to commit yet. 8: the cause is in the restart policy and restarts are left: a new
-///   generation, under a new epoch, queued. 9: SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST, by the
-///   verdict and the first failed task's cause; JobEnded recorded.
+///   7: all tasks have ended, or their nodes are lost.
+///   8: the cause is in the restart policy and restarts are left: a new generation, under a new
+///   epoch, queued. 9: by the verdict and the first failed task's cause; JobEnded recorded.
 ///  10: killed before it was placed.
+///  11: submitted or put on hold; released. A held job is queued nowhere.
+///  12: every task that counts ended well and there are outputs: CommitGranted is recorded. From
+///   here no further generation follows, so nothing of this epoch can be published after the next
+///   one began.
+///  13: every agent concerned has put its outputs in their places, or one could not (FAILED), was
+///   lost (LOST), or did not answer within commit_timeout (FAILED).
+///  14: a requeue stopped it (as 5, with `grace`): a new generation, queued at once or held; it
+///   uses up no restart.
 ///
 /// Every command to an agent is repeated until the task's state shows that it took effect, every
 /// report may arrive twice, late or out of order: task states only move forward within an epoch,
 /// and other epochs are refused. Errors: requests of another epoch are answered kStaleEpoch where
-/// they have an answer. Never throws. Bounds: kBarriersMax barrier names, cached lease answers per
-/// consumer, repeats by backoff: see JobSettings. Threads: single owner (a job actor).
+/// they have an answer. Never throws. Bounds: kBarriersMax barrier names, one lease answer per
+/// consumer and input, repeats by backoff: see JobSettings. Threads: single owner (a job actor).
 
 #include <array>
 #include <cstdint>
@@ -45,10 +58,11 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/cluster/core/barrier_set.h"
 #include "runtime/cluster/core/job_record.h"
 #include "runtime/cluster/core/now.h"
 #include "runtime/cluster/core/persist_gate.h"
-#include "runtime/cluster/core/planted_bugs.h"
+#include "runtime/base/planted_bugs.h"
 #include "runtime/cluster/core/tokens.h"
 
 namespace dlrun::cluster {
@@ -62,8 +76,11 @@ struct JobSettings {
       std::chrono::milliseconds(200)};  ///< least time between reports without a state change
   Duration persist_retry{std::chrono::seconds(1)};
   Duration service_grace{
-      std::chrono::seconds(5)};          ///< TERM to KILL of services when the job succeeded
-  std::uint32_t lease_answers_max = 16;  ///< remembered per consumer and input
+      std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
+  Duration commit_timeout{std::chrono::seconds(120)};  ///< of the outputs of a job that succeeded
+  /// How long the failure of a task waits for the end of one that it leans on, before it is recorded
+  /// as the first.
+  Duration blame_window{std::chrono::milliseconds(700)};
   PlantedBugs bugs;
 };
 
@@ -95,7 +112,13 @@ struct NodeGone {
 struct Kill {
   JobKillRequested request;
 };  ///< recorded already
-using JobInput = std::variant<Placed, TaskMessage, NodeBack, NodeGone, Kill>;
+struct Preempt {
+  JobStateChanged stopping;
+};  ///< recorded already
+struct Hold {
+  JobHeld held;
+};  ///< recorded already
+using JobInput = std::variant<Placed, TaskMessage, NodeBack, NodeGone, Kill, Preempt, Hold>;
 
 // ---- what a job decides
 // ------------------------------------------------------------------------------------------
@@ -138,6 +161,8 @@ class JobCore {
   std::optional<TimePoint> next_wake() const;
   /// JobOver has been emitted: the actor may quit.
   bool over() const { return over_; }
+  /// The coordinator has not yet been told all that happened.
+  bool report_pending() const { return !over_ && !ending_ && (report_due_ || report_now_); }
   JobState state() const { return state_; }
   JobView view() const;  ///< spec left out. O(tasks)
   const JobRecord& record() const { return record_; }
@@ -159,10 +184,13 @@ class JobCore {
     std::set<std::size_t>
         gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
     TimePoint gone_resend_at;
+    std::optional<TaskEnd>
+        failed;  ///< ended; not recorded before `blame_at`, or an end that explains it
+    TimePoint blame_at;
   };
-  /// The round being waited for is the one after JobRecord::barriers_met.
-  struct Barrier {
-    std::set<std::size_t> arrived;
+  struct Commit {
+    TimePoint resend_at;
+    Duration resend_after{0};
   };
 
   // events
@@ -171,6 +199,8 @@ class JobCore {
   void on(const NodeBack& input, Now now);
   void on(const NodeGone& input, Now now);
   void on(const Kill& input, Now now);
+  void on(const Preempt& input, Now now);
+  void on(const Hold& input, Now now);
   void on_task(const NodeId& from, const TaskUpdate& update, Now now);
   void on_task(const NodeId& from, const Progress& progress, Now now);
   void on_task(const NodeId& from, const BarrierArrive& arrive, Now now);
@@ -178,6 +208,7 @@ class JobCore {
   void on_task(const NodeId& from, const LeaseSplits& lease, Now now);
   void on_task(const NodeId& from, const SplitDone& done, Now now);
   void on_task(const NodeId& from, const WorkerGoneAck& ack, Now now);
+  void on_task(const NodeId& from, const OutputsCommitted& committed, Now now);
   void on_task(const NodeId&, const Register&, Now) {}
   void on_task(const NodeId&, const Heartbeat&, Now) {}
 
@@ -185,8 +216,15 @@ class JobCore {
   void evaluate(
       Now now);  ///< level-triggered: from record and tasks to what is wanted of each task
   void begin_generation(Now now);
+  /// end_task(), or a little later when another task may be the reason. Who sees a dead shard first
+  /// must not be named for it: records are in the order of causes.
+  void take_end(std::size_t index, const TaskEnd& end, Now now);
+  void end_failed(Now now);  ///< those whose time is over, or all once the verdict is there
+  bool leans_on_another(std::size_t index) const;
   void end_task(std::size_t index, TaskEnd end, Now now);
   void finish_generation(Now now);
+  void commit_outputs(Now now);
+  void next_generation(Cause cause, Now now);
   void set_want(std::size_t index, Want want, Now now);
   void stop_all(Cause cause, Duration grace, Now now);
   void start_what_may(Now now);
@@ -196,15 +234,17 @@ class JobCore {
   void send_command(std::size_t index, Now now);
   bool satisfied(const Task& task) const;
   bool role_ready(const std::string& role) const;
-  void check_barrier(const JobRecord::BarrierKey& key);
+  void check_barrier(const BarrierSet::Key& key);
   void check_barriers(const std::string& role);
   void make_ledger();
   void replay(const InputFilesSet& op);
   void replay(const SplitsLeased& op);
   void replay(const SplitFinished& op);
   void replay(const TaskEnded& op);
-  void remember_answer(std::size_t consumer, const std::string& input, LeaseReply reply);
+  bool take_done(const TaskId& consumer, const std::string& input,
+                 const std::vector<io::SplitKey>& done);
   void drop_consumer(std::size_t index);
+  bool is_late_lease(const JobEffect& effect) const;
   void set_state(JobState state);
   JobEffects flush(Now now);
 
@@ -213,10 +253,14 @@ class JobCore {
   const NodeId& node_of(std::size_t index) const { return record_.tasks[index].slot.node; }
   PrepareTask prepare_of(std::size_t index) const;
   StartTask start_of(std::size_t index) const;
-  EnvList rendezvous_of(std::size_t index) const;
   ps::PsView ps_view() const;
   bool gang_of_one() const { return record_.tasks.size() == 1; }
   bool is_shard_host(std::size_t index) const;
+  /// What the task's state must be before it counts as ready.
+  TaskState ready_state(std::size_t index) const;
+  JobState waiting_state() const;  ///< of a job without a place
+  /// Its clocks are in the shards' sets (ps_view): a program that counts for success.
+  bool is_worker(std::size_t index) const;
   /// The task, when message is of this epoch and the task runs; otherwise nullopt and why in
   /// `error`.
   std::optional<std::size_t> live_task(const TaskId& task, Epoch epoch, Errc& error,
@@ -234,15 +278,15 @@ class JobCore {
   LedgerFactory make_ledger_;
   std::unique_ptr<io::Ledger> ledger_;
   std::vector<Task> tasks_;
-  std::map<JobRecord::BarrierKey, Barrier>
-      barriers_;  ///< at most kBarriersMax; entered and not met
+  BarrierSet barriers_;
+  std::map<std::size_t, Commit> commits_;  ///< by index of the task; those not yet answered
   std::set<std::string> inputs_set_;
-  std::map<std::pair<std::size_t, std::string>, std::deque<LeaseReply>>
-      answered_;  ///< by consumer and input
+  std::map<std::pair<std::size_t, std::string>, LeaseReply>
+      answered_;  ///< the last, by consumer and input
   PersistGate<JobEffect> gate_;
   JobEffects out_;
   JobState state_ = JobState::kPending;
-  std::optional<TimePoint> prepare_deadline_, ready_deadline_, time_limit_at_;
+  std::optional<TimePoint> prepare_deadline_, ready_deadline_, time_limit_at_, commit_deadline_;
   std::string progress_text_;
   bool report_due_ = false;
   bool report_now_ = false;

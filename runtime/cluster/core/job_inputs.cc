@@ -22,23 +22,31 @@ void JobCore::replay(const InputFilesSet& op) {
 
 /// The answer too: it may have been lost on its way, and will be asked for again.
 void JobCore::replay(const SplitsLeased& op) {
+  (void)take_done(op.consumer, op.input, op.done);
   if (op.resync) ledger_->resync(op.input, op.consumer, op.held);
-  Result<io::LeaseAnswer> answer = ledger_->lease(op.input, op.consumer, op.splits_max);
-  const auto index = record_.index_of(op.consumer);
-  if (answer && index)
-    remember_answer(*index, op.input, LeaseReply{op.consumer, epoch(), op.request, {}, "", std::move(*answer)});
+  io::LeaseAnswer answer;
+  if (op.splits_max > 0) {
+    Result<io::LeaseAnswer> leased = ledger_->lease(op.input, op.consumer, op.splits_max);
+    if (!leased) return;
+    answer = std::move(*leased);
+  }
+  if (const auto index = record_.index_of(op.consumer))
+    answered_[{*index, op.input}] =
+        LeaseReply{op.consumer, epoch(), op.request, {}, "", std::move(answer)};
+}
+
+bool JobCore::take_done(const TaskId& consumer, const std::string& input,
+                        const std::vector<io::SplitKey>& done) {
+  bool changed = false;  // a repeat, or not leased to it: nothing
+  for (const io::SplitKey& key : done)
+    changed = ledger_->done(input, consumer, key.split_id, key.pass).has_value() || changed;
+  return changed;
 }
 
 void JobCore::replay(const SplitFinished& op) { (void)ledger_->done(op.input, op.consumer, op.split_id, op.pass); }
 
 void JobCore::replay(const TaskEnded& op) {
   if (const auto index = record_.index_of(op.task)) drop_consumer(*index);
-}
-
-void JobCore::remember_answer(std::size_t consumer, const std::string& input, LeaseReply reply) {
-  std::deque<LeaseReply>& answered = answered_[{consumer, input}];
-  answered.push_back(std::move(reply));
-  if (answered.size() > settings_.lease_answers_max) answered.pop_front();
 }
 
 void JobCore::drop_consumer(std::size_t index) {
@@ -101,21 +109,34 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
   if (!ledger_)
     return refuse_lease(from, lease.task, lease.epoch, lease.request, Errc::kNotFound,
                         to_string(record_.id) + " declares no input");
-  if (!settings_.bugs.has("lease_repeat_granted_again"))
-    for (const LeaseReply& reply : answered_[{*index, lease.input}])
-      if (reply.request == lease.request) return send_after_durable(*index, reply);
+  const auto last = answered_.find({*index, lease.input});
+  if (last != answered_.end() && !settings_.bugs.has("lease_repeat_granted_again")) {
+    if (lease.request == last->second.request) return send_after_durable(*index, last->second);
+    if (lease.request < last->second.request) return;  // given up: nobody waits for its answer
+  }
+  bool changed = take_done(lease.task, lease.input, lease.done) || lease.resync;
   if (lease.resync) ledger_->resync(lease.input, lease.task, lease.held);
-  Result<io::LeaseAnswer> answer = ledger_->lease(lease.input, lease.task, lease.splits_max);
-  if (!answer)
-    return refuse_lease(from, lease.task, lease.epoch, lease.request, answer.error().code,
-                        answer.error().context);
-  LeaseReply reply{lease.task, lease.epoch, lease.request, {}, "", std::move(*answer)};
-  const bool changed = lease.resync || reply.answer.state == io::LeaseState::kGranted;
-  remember_answer(*index, lease.input, reply);
+  SplitsLeased record{lease.task,   lease.input, 0,         lease.request,
+                      lease.resync, lease.held,  lease.done};
+  if (settings_.bugs.has("split_done_not_recorded")) record.done.clear();
+  LeaseReply reply{lease.task, lease.epoch, lease.request, {}, "", {}};
+  if (record_.verdict == Verdict::kFailed) {
+    reply.answer.state = io::LeaseState::kWait;  // what the lost one held goes to nobody any more
+  } else if (lease.splits_max > 0) {
+    const std::uint32_t share = ledger_->share(lease.input, lease.task, lease.splits_max);
+    Result<io::LeaseAnswer> answer = ledger_->lease(lease.input, lease.task, share);
+    if (answer) {
+      record.splits_max = share;
+      changed = changed || answer->state == io::LeaseState::kGranted;
+      reply.answer = std::move(*answer);
+    } else {
+      reply.error = answer.error().code;
+      reply.error_context = answer.error().context;
+    }
+  }
+  if (reply.error == Errc{}) answered_[{*index, lease.input}] = reply;
   if (!changed) return send_after_durable(*index, std::move(reply));
-  record_event(SplitsLeased{lease.task, lease.input, lease.splits_max, lease.request, lease.resync,
-                            lease.held},
-               {SendToAgent{from, std::move(reply)}});
+  record_event(std::move(record), {SendToAgent{from, std::move(reply)}});
 }
 
 void JobCore::on_task(const NodeId& from, const SplitDone& done, Now) {
@@ -129,7 +150,6 @@ void JobCore::on_task(const NodeId& from, const SplitDone& done, Now) {
   }
   if (!ledger_->done(done.input, done.task, done.split_id, done.pass))
     return send_after_durable(*index, ack);  // a repeat, or not leased to it
-  if (settings_.bugs.has("split_done_not_recorded")) return send_after_durable(*index, ack);
   record_event(SplitFinished{done.task, done.input, done.split_id, done.pass},
                {SendToAgent{from, ack}});
 }
@@ -142,44 +162,36 @@ void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
   std::string context;
   const auto index = live_task(arrive.task, arrive.epoch, error, context);
   if (!index) return;  // of an epoch that is over: its agent is told to stop it
-  const JobRecord::BarrierKey key{arrive.task.role, arrive.name};
-  const auto met = record_.barriers_met.find(key);
-  const std::uint64_t next = (met == record_.barriers_met.end() ? 0 : met->second) + 1;
-  const bool old = arrive.round < next && !settings_.bugs.has("barrier_counts_repeats");
+  const BarrierSet::Key key{arrive.task.role, arrive.name};
+  const bool old = arrive.round < open_round(record_, key) &&
+                   !settings_.bugs.has("barrier_counts_repeats");
   if (old)
     return send_after_durable(*index,
                               BarrierDone{arrive.task, arrive.epoch, arrive.name, arrive.round});
-  if (barriers_.count(key) == 0 && barriers_.size() >= kBarriersMax)
-    return;  // its agent asks again
-  barriers_[key].arrived.insert(*index);
-  check_barrier(key);
+  if (barriers_.arrive(key, *index)) check_barrier(key);
 }
 
-void JobCore::check_barrier(const JobRecord::BarrierKey& key) {
-  const auto it = barriers_.find(key);
-  if (it == barriers_.end() || record_.verdict != Verdict::kNone) return;  // who failed never arrives
+void JobCore::check_barrier(const BarrierSet::Key& key) {
+  if (record_.verdict != Verdict::kNone) return;  // who failed never arrives
+  std::vector<std::size_t> expected;
   for (std::size_t i = 0; i < tasks_.size(); ++i)
-    if (record_.tasks[i].task.role == key.first && tasks_[i].state != TaskState::kEnded &&
-        it->second.arrived.count(i) == 0)
-      return;
-  const auto met = record_.barriers_met.find(key);
-  const std::uint64_t round = (met == record_.barriers_met.end() ? 0 : met->second) + 1;
+    if (record_.tasks[i].task.role == key.first && tasks_[i].state != TaskState::kEnded)
+      expected.push_back(i);
+  const auto arrived = barriers_.close_if_met(key, expected);
+  if (!arrived) return;
+  const std::uint64_t round = open_round(record_, key);
   std::vector<JobEffect> tell;
-  for (std::size_t i : it->second.arrived)
+  for (std::size_t i : *arrived)
     if (tasks_[i].state != TaskState::kEnded)
       tell.push_back(
           SendToAgent{node_of(i), BarrierDone{record_.tasks[i].task, epoch(), key.second, round}});
-  barriers_.erase(it);
   if (tell.empty()) return;
   record_event(BarrierMet{record_.id, record_.generation, key.first, key.second, round},
                std::move(tell));
 }
 
 void JobCore::check_barriers(const std::string& role) {
-  std::vector<JobRecord::BarrierKey> keys;
-  for (const auto& [key, barrier] : barriers_)
-    if (key.first == role) keys.push_back(key);
-  for (const auto& key : keys) check_barrier(key);
+  for (const auto& key : barriers_.open_in(role)) check_barrier(key);
 }
 
 }  // namespace dlrun::cluster

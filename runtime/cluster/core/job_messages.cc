@@ -1,23 +1,17 @@
-// How JobCore puts its messages together: commands, rendezvous variables, the view.
+// How JobCore puts its messages together: commands, the view.
 
 #include "runtime/base/assert.h"
 #include "runtime/cluster/core/job_core.h"
+#include "runtime/cluster/core/rendezvous.h"
 
 namespace dlrun::cluster {
 
-namespace {
-
-/// An IPv6 literal stays bare: frameworks that read MASTER_ADDR take it so.
-std::string join_ports(const std::vector<std::uint16_t>& ports) {
-  std::string text;
-  for (std::uint16_t port : ports) text += (text.empty() ? "" : ",") + std::to_string(port);
-  return text;
-}
-
-}  // namespace
-
 bool JobCore::is_shard_host(std::size_t index) const {
   return record_.role_of(index).program == RoleProgram::kShardHost;
+}
+
+bool JobCore::is_worker(std::size_t index) const {
+  return counts_for_success(*record_.spec, record_.role_of(index));
 }
 
 PrepareTask JobCore::prepare_of(std::size_t index) const {
@@ -34,16 +28,19 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
   if (spec.env_policy == EnvPolicy::kInherit) message.env = spec.submit_env;
   message.env.insert(message.env.end(), role.env.begin(), role.env.end());
   message.cwd = role.cwd.empty() ? spec.cwd : role.cwd;
+  message.cwd_required = !role.cwd.empty();
   message.resources = role.resources;
   message.slot = placed.slot;
-  message.token = tokens_.issue("task/" + to_string(placed.task), epoch());
+  message.token = tokens_.issue(task_purpose(placed.task), epoch());
   for (const PlacedTask& other : record_.tasks)
     if (other.task.role == role.name) message.world = std::max(message.world, other.task.rank + 1);
   message.inputs = spec.inputs;
   message.time_limit = spec.time_limit;
+  message.ready = role.ready;
+  message.outputs = outputs_of(record_, index);
   if (gang_of_one()) {
     message.start_at_once = true;
-    const EnvList rendezvous = rendezvous_of(index);
+    const EnvList rendezvous = rendezvous_of(record_, index);
     message.env.insert(message.env.end(), rendezvous.begin(), rendezvous.end());
   }
   return message;
@@ -53,9 +50,7 @@ StartTask JobCore::start_of(std::size_t index) const {
   StartTask message;
   message.task = record_.tasks[index].task;
   message.epoch = epoch();
-  for (const PlacedTask& placed : record_.tasks)
-    message.members.push_back({placed.task, placed.slot.node, placed.address, placed.slot.ports});
-  message.env = rendezvous_of(index);
+  message.env = rendezvous_of(record_, index);
   message.ps = ps_view();
   return message;
 }
@@ -67,7 +62,7 @@ ps::PsView JobCore::ps_view() const {
   std::uint32_t shards = 0;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     if (!is_shard_host(i)) {
-      if (counts_for_success(*record_.spec, record_.role_of(i))) ++view.workers;
+      if (is_worker(i)) ++view.workers;
       continue;
     }
     ps::ShardEndpoint endpoint;
@@ -84,36 +79,6 @@ ps::PsView JobCore::ps_view() const {
     view.map.owner[slot] = ShardId{slot * shards / ps::kSlots};  // as SlotMap::even
   view.token = tokens_.issue("ps/" + to_string(record_.id), epoch());
   return view;
-}
-
-EnvList JobCore::rendezvous_of(std::size_t index) const {
-  const PlacedTask& self = record_.tasks[index];
-  std::uint32_t world = 0;
-  std::uint32_t local_rank = 0;
-  const PlacedTask* first = &self;
-  for (const PlacedTask& other : record_.tasks) {
-    if (other.task.role != self.task.role) continue;
-    ++world;
-    if (other.task.rank == 0) first = &other;
-    if (other.slot.node == self.slot.node && other.task.rank < self.task.rank) ++local_rank;
-  }
-  const std::string rank = std::to_string(self.task.rank);
-  EnvList env = {
-      {"DLRUN_JOB", to_string(record_.id)},
-      {"DLRUN_ROLE", self.task.role},
-      {"DLRUN_RANK", rank},
-      {"DLRUN_WORLD", std::to_string(world)},
-      {"DLRUN_GENERATION", std::to_string(record_.generation.value)},
-      {"INDEX", rank},
-      {"RANK", rank},
-      {"WORLD_SIZE", std::to_string(world)},
-      {"LOCAL_RANK", std::to_string(local_rank)},
-      {"MASTER_ADDR", first->address},
-  };
-  if (!first->slot.ports.empty())
-    env.emplace_back("MASTER_PORT", std::to_string(first->slot.ports[0]));
-  if (!self.slot.ports.empty()) env.emplace_back("DLRUN_PORTS", join_ports(self.slot.ports));
-  return env;
 }
 
 void JobCore::send_command(std::size_t index, Now) {

@@ -5,19 +5,19 @@
 #include <cstdlib>
 
 #include "runtime/base/assert.h"
+#include "runtime/base/hash.h"
 
 namespace dlrun::cluster {
 
 namespace {
 
-class Fnv {
+/// Fields with their lengths, so that no two specs run together.
+class FieldHash {
  public:
-  void add(std::uint64_t v) {
-    for (int i = 0; i < 8; ++i) byte(static_cast<std::uint8_t>(v >> (8 * i)));
-  }
+  void add(std::uint64_t v) { hash_.add(v); }
   void add(const std::string& s) {
     add(std::uint64_t{s.size()});
-    for (char c : s) byte(static_cast<std::uint8_t>(c));
+    hash_.add(s);
   }
   void add(const std::vector<std::string>& list) {
     add(std::uint64_t{list.size()});
@@ -31,14 +31,10 @@ class Fnv {
       add(b);
     }
   }
-  std::uint64_t value() const { return h_; }
+  std::uint64_t value() const { return hash_.value(); }
 
  private:
-  void byte(std::uint8_t b) {
-    h_ ^= b;
-    h_ *= 0x100000001b3ULL;
-  }
-  std::uint64_t h_ = 0xcbf29ce484222325ULL;
+  Fnv1a hash_;
 };
 
 std::uint64_t number(auto v) { return static_cast<std::uint64_t>(v); }
@@ -69,7 +65,7 @@ void apply_end(JobRecord& r, const TaskEnded& e) {
 }  // namespace
 
 JobRecord::JobRecord(const JobSubmitted& event, std::shared_ptr<const JobSpec> spec_in)
-    : id(event.job), spec(std::move(spec_in)), submitted(event.at) {}
+    : id(event.job), spec(std::move(spec_in)), submitted(event.at), held(spec->hold) {}
 
 std::optional<std::size_t> JobRecord::index_of(const TaskId& task) const {
   if (task.job != id || task.generation != generation) return std::nullopt;
@@ -95,6 +91,8 @@ void JobRecord::apply(const Event& event) {
     if (e->job != id || e->generation != generation || !tasks.empty()) return;
     epoch = e->epoch;
     tasks = e->tasks;
+    requeued = false;
+    placed_at = e->at;
   } else if (const auto* e = std::get_if<TaskEnded>(&event)) {
     if (e->task.job != id || e->epoch != epoch) return;
     if (!spec->inputs.empty()) ledger_ops.emplace_back(*e);
@@ -105,7 +103,9 @@ void JobRecord::apply(const Event& event) {
       running_seen = true;
       if (started == WallTime{}) started = e->at;
     } else if (e->state == JobState::kStopping && verdict == Verdict::kNone) {
-      verdict = e->cause == Cause::kTimeLimit ? Verdict::kTimeout : Verdict::kNotStarted;
+      verdict = e->cause == Cause::kTimeLimit   ? Verdict::kTimeout
+                : e->cause == Cause::kPreempted ? Verdict::kPreempted
+                                                : Verdict::kNotStarted;
       reason = e->reason;
     }
   } else if (const auto* e = std::get_if<JobKillRequested>(&event)) {
@@ -118,9 +118,12 @@ void JobRecord::apply(const Event& event) {
   } else if (const auto* e = std::get_if<GenerationEnded>(&event)) {
     if (e->job != id || e->generation != generation) return;
     generation = Generation{generation.value + 1};
+    requeued = e->cause == Cause::kPreempted;
+    if (requeued) ++preempted;
     epoch = {};
     tasks.clear();
     ends.clear();
+    warned.clear();
     running_seen = false;
     verdict = kill_requested ? Verdict::kKilled : Verdict::kNone;
     first_failed.reset();
@@ -128,6 +131,10 @@ void JobRecord::apply(const Event& event) {
     ledger_ops.clear();
     barriers_met.clear();
     barrier_order.clear();
+  } else if (const auto* e = std::get_if<JobHeld>(&event)) {
+    if (e->job == id) held = e->held;
+  } else if (const auto* e = std::get_if<CommitGranted>(&event)) {
+    if (e->job == id && e->generation == generation) commit_granted = true;
   } else if (const auto* e = std::get_if<BarrierMet>(&event)) {
     if (e->job != id || e->generation != generation) return;
     const auto [it, fresh] = barriers_met.try_emplace({e->role, e->name}, 0);
@@ -137,6 +144,9 @@ void JobRecord::apply(const Event& event) {
       barriers_met.erase(barrier_order.front());
       barrier_order.pop_front();
     }
+  } else if (const auto* e = std::get_if<TaskWarned>(&event)) {
+    if (const auto index = index_of(e->task); index && e->epoch == epoch)
+      warned.emplace(*index, e->text);
   } else if (const auto* e = std::get_if<InputFilesSet>(&event)) {
     if (e->job == id && e->generation == generation) ledger_ops.emplace_back(*e);
   } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {
@@ -161,7 +171,8 @@ sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation
   std::uint64_t processes = 0;
   for (const RoleSpec& role : spec.roles) {
     const double range = role.count_max - role.count_min;
-    counts.push_back(role.count_min + static_cast<std::uint32_t>(std::floor(range * share)));
+    // A share of k / range means k, also when the quotient was rounded down.
+    counts.push_back(role.count_min + static_cast<std::uint32_t>(std::floor(range * share + 1e-6)));
     if (role.program == RoleProgram::kProcess) processes += counts.back();
   }
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
@@ -191,8 +202,33 @@ std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record,
   return {std::move(gang), std::move(placement)};
 }
 
+std::vector<OutputSpec> outputs_of(const JobRecord& record, std::size_t index) {
+  std::vector<OutputSpec> out;
+  const TaskId& task = record.tasks[index].task;
+  for (const OutputSpec& output : record.spec->outputs)
+    if (task.rank == 0 && output.role == task.role) out.push_back(output);
+  return out;
+}
+
+std::string staging_path(const OutputSpec& output, const TaskId& task) {
+  std::string path = output.path;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path + ".dlrun-" + to_string(task.job) + "-g" + std::to_string(task.generation.value);
+}
+
+std::string output_variable(const OutputSpec& output) {
+  std::string name = "DLRUN_OUTPUT_";
+  for (const char c : output.name) {
+    const bool digit = c >= '0' && c <= '9';
+    const bool capital = c >= 'A' && c <= 'Z';
+    const bool small = c >= 'a' && c <= 'z';
+    name += small ? static_cast<char>(c - 'a' + 'A') : digit || capital ? c : '_';
+  }
+  return name;
+}
+
 std::uint64_t fingerprint(const JobSpec& spec) {
-  Fnv f;
+  FieldHash f;
   f.add(spec.name);
   f.add(spec.owner);
   f.add(spec.project);
@@ -213,6 +249,7 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     f.add(number(role.resources.ports));
     f.add_pairs(role.require);
     f.add(role.after);
+    f.add(number(role.ready));
   }
   f.add(std::uint64_t{spec.inputs.size()});
   for (const io::InputSpec& input : spec.inputs) {
@@ -239,6 +276,13 @@ std::uint64_t fingerprint(const JobSpec& spec) {
   f.add(number(spec.env_policy));
   f.add_pairs(spec.submit_env);
   f.add(spec.cwd);
+  f.add(number(spec.hold));
+  f.add(std::uint64_t{spec.outputs.size()});
+  for (const OutputSpec& output : spec.outputs) {
+    f.add(output.name);
+    f.add(output.path);
+    f.add(output.role);
+  }
   return f.value();
 }
 

@@ -8,7 +8,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,6 +26,7 @@ enum class Verdict : std::uint8_t {
   kKilled = 3,      ///< a user asked
   kTimeout = 4,     ///< the job's time limit
   kNotStarted = 5,  ///< the gang was not prepared or ready in time
+  kPreempted = 6,   ///< it gives its place up: back to the queue
 };
 
 /// TaskEnded: what the task held goes back.
@@ -40,15 +43,21 @@ struct JobRecord {
   JobId id;
   std::shared_ptr<const JobSpec> spec;
   WallTime submitted, started;
+  WallTime placed_at;  ///< of the generation: where its time limit counts from
   Generation generation{1};
   Epoch epoch;                            ///< of the generation; {0,0} = not placed
   std::vector<PlacedTask> tasks;          ///< empty = not placed
   std::map<std::size_t, EndedTask> ends;  ///< by index in `tasks`
+  std::set<std::pair<std::size_t, std::string>> warned;
   bool running_seen = false;              ///< kRunning was recorded for this generation
   Verdict verdict = Verdict::kNone;
   std::optional<std::size_t> first_failed;  ///< index in `tasks`
   bool kill_requested = false;
-  std::string reason;                                      ///< of the verdict, for a person
+  bool held = false;            ///< not placed until released
+  bool requeued = false;        ///< the last generation was preempted, and none was placed since
+  std::uint32_t preempted = 0;  ///< generations that were: they use up no restart
+  bool commit_granted = false;  ///< of this generation; none follows
+  std::string reason;           ///< of the verdict, for a person
   using BarrierKey = std::pair<std::string, std::string>;  ///< role, name
   std::map<BarrierKey, std::uint64_t> barriers_met;        ///< the last round met
   std::deque<BarrierKey>
@@ -77,6 +86,13 @@ sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation
 /// The gang that `placed` was given for, and its placement: for Placer::adopt.
 std::pair<sched::GangRequest, sched::Placement> gang_of(const JobRecord& record,
                                                         TimePoint submitted);
+
+/// The outputs that record.tasks[index] writes: those of its role, when it is rank 0.
+std::vector<OutputSpec> outputs_of(const JobRecord& record, std::size_t index);
+/// Where the output is written until it takes its place: beside it, so that a rename moves it.
+std::string staging_path(const OutputSpec& output, const TaskId& task);
+/// "DLRUN_OUTPUT_" and the name in capitals; other characters than letters and digits become '_'.
+std::string output_variable(const OutputSpec& output);
 
 /// FNV-1a over every field of the spec: tells a repeat of a submit from another submit under the
 /// same key.

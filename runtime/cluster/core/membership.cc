@@ -88,6 +88,15 @@ std::optional<TimePoint> Membership::next_wake() const {
   return wake;
 }
 
+std::optional<NodeChange> Membership::expel(const NodeId& id, const std::string& reason) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end() || it->second.state == NodeState::kLost) return std::nullopt;
+  it->second.state = NodeState::kLost;
+  it->second.awaited = false;
+  it->second.fencing.clear();
+  return NodeChange{id, NodeState::kLost, reason};
+}
+
 void Membership::await(const NodeJoined& joined, Now now) {
   Node node;
   node.state = NodeState::kSuspect;

@@ -3,8 +3,8 @@
 ///
 ///   (unknown) -1-> Up <-2,3-> Suspect -4-> Lost -5-> Fenced -6-> Up
 ///                  Up -7-> Up (another incarnation)
-///   1: Register. 2: not heard for `suspect_after`. 3: heard again. 4: not heard for `lost_after`:
-///   its tasks are lost. 5: Register of a lost node: it must first kill what ran under epochs that
+///   1: Register. 2: not heard for `suspect_after`. 3: heard again. 4: not heard for `lost_after`, or
+///   expel(): its tasks are lost. 5: Register of a lost node: it must first kill what ran under epochs that
 ///   are over. 6: it reported all of them ended
 ///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports
 ///      their tasks.
@@ -68,6 +68,9 @@ class Membership {
   /// States whose time has come, in order of name.
   std::vector<NodeChange> on_tick(Now now);
   std::optional<TimePoint> next_wake() const;
+
+  /// Lost before its lease ends. nullopt: not known, or lost already.
+  std::optional<NodeChange> expel(const NodeId& node, const std::string& reason);
 
   /// A node that the log says holds tasks: suspect, and lost unless it registers within lost_after.
   void await(const NodeJoined& joined, Now now);

@@ -66,6 +66,8 @@ std::string_view to_string(Cause cause) {
       return "preempted";
     case Cause::kCoordinator:
       return "coordinator";
+    case Cause::kStopped:
+      return "stopped";
   }
   return "unknown";
 }
@@ -131,6 +133,8 @@ int exit_code(const TaskEnd& end) {
       return 122;
     case Cause::kCoordinator:
       return 123;
+    case Cause::kStopped:
+      return 0;
   }
   return 123;
 }

@@ -26,6 +26,9 @@ namespace dlrun::cluster {
 enum class RoleKind : std::uint8_t { kBatch = 0, kService = 1 };
 /// kProcess: argv is a program. kShardHost: dlrun's own parameter shard (argv empty).
 enum class RoleProgram : std::uint8_t { kProcess = 0, kShardHost = 1 };
+/// When a task counts as ready, for the roles that come after it. kRunning: its program runs. kTold: it has said so (dlrun_ready). kPort:
+/// its first leased port takes connections. A shard host always says so itself.
+enum class ReadyWhen : std::uint8_t { kRunning = 0, kTold = 1, kPort = 2 };
 enum class EnvPolicy : std::uint8_t {
   kClean = 0,
   kInherit = 1
@@ -42,11 +45,12 @@ struct RoleSpec {
   std::uint32_t count_max = 1;
   std::vector<std::string> argv;
   EnvList env;
-  std::string
-      cwd;  ///< "" = JobSpec::cwd where it exists on the node, else the task's work directory
+  std::string cwd;  ///< must exist on the node; "" = JobSpec::cwd where it exists there, else the
+                    ///< task's work directory
   sched::Resources resources;
   sched::Labels require;
   std::vector<std::string> after;  ///< roles that must be ready before this one's program runs
+  ReadyWhen ready = ReadyWhen::kRunning;
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
@@ -63,6 +67,16 @@ enum class Cause : std::uint8_t {
   kStartFailed = 9,  ///< could not be started: detail says why
   kPreempted = 10,
   kCoordinator = 11,  ///< refused or ended by the control plane: detail says why
+  kStopped = 12,      ///< its peers are done: it was told to stop, and that is a good end
+};
+
+/// A folder that appears whole, and only when the job has succeeded. Rank 0 of `role` writes into the folder that
+/// DLRUN_OUTPUT_<NAME> names, beside `path` on its node; the job actor grants the rename at the end (COMMITTING).
+struct OutputSpec {
+  std::string name;
+  std::string path;  ///< absolute
+  std::string role;
+  friend bool operator==(const OutputSpec&, const OutputSpec&) = default;
 };
 
 struct RestartPolicy {
@@ -86,6 +100,8 @@ struct JobSpec {
   EnvPolicy env_policy = EnvPolicy::kInherit;
   EnvList submit_env;
   std::string cwd;  ///< the submitter's directory
+  bool hold = false;  ///< submitted as HELD: waits for a release
+  std::vector<OutputSpec> outputs;
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
@@ -130,7 +146,7 @@ struct TaskEnd {
   std::uint64_t peak_bytes = 0;
   std::uint64_t limit_bytes = 0;
   std::string detail;  ///< for a person
-  bool ok() const { return cause == Cause::kExit && code == 0; }
+  bool ok() const { return (cause == Cause::kExit && code == 0) || cause == Cause::kStopped; }
   friend bool operator==(const TaskEnd&, const TaskEnd&) = default;
 };
 
@@ -173,15 +189,10 @@ struct PrepareTask {
   std::vector<io::InputSpec> inputs;
   Duration time_limit{0};
   bool start_at_once = false;  ///< a gang of one needs no barrier: Prepare and Start in one message
+  ReadyWhen ready = ReadyWhen::kRunning;
+  std::vector<OutputSpec> outputs;  ///< of this task
+  bool cwd_required = false;   ///< cwd was asked for: where it is missing the task does not start
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
-};
-
-struct TaskMember {
-  TaskId task;
-  NodeId node;
-  std::string address;  ///< literal IP by the node's route
-  std::vector<std::uint16_t> ports;
-  friend bool operator==(const TaskMember&, const TaskMember&) = default;
 };
 
 /// Runs the prepared program. Sent when the whole gang is prepared and the roles in `after` are
@@ -189,7 +200,6 @@ struct TaskMember {
 struct StartTask {
   TaskId task;
   Epoch epoch;
-  std::vector<TaskMember> members;
   EnvList env;    ///< rendezvous variables, appended to PrepareTask::env
   ps::PsView ps;  ///< empty shards = none
   friend bool operator==(const StartTask&, const StartTask&) = default;
@@ -251,8 +261,17 @@ struct SplitDoneAck {
   friend bool operator==(const SplitDoneAck&, const SplitDoneAck&) = default;
 };
 
-using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone,
-                             LeaseReply, TaskEndAck, HeartbeatAck, SplitDoneAck>;
+/// The job has succeeded and its grant is on disk: put what `task` wrote in its place. Repeated until OutputsCommitted.
+struct CommitOutputs {
+  TaskId task;
+  Epoch epoch;
+  std::vector<OutputSpec> outputs;
+  friend bool operator==(const CommitOutputs&, const CommitOutputs&) = default;
+};
+
+using ToAgent =
+    std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone, LeaseReply,
+                 TaskEndAck, HeartbeatAck, SplitDoneAck, CommitOutputs>;
 
 // ---- agent -> coordinator
 // --------------------------------------------------------------------------------------
@@ -273,6 +292,7 @@ struct TaskUpdate {
   TaskEnd end;  ///< when kEnded
   TaskReadyInfo ready;
   std::int64_t pid = 0;
+  std::string warning;  ///< what the node could not do as asked; it runs all the same
   friend bool operator==(const TaskUpdate&, const TaskUpdate&) = default;
 };
 
@@ -317,7 +337,9 @@ struct InputFiles {
   std::uint64_t request = 0;
   friend bool operator==(const InputFiles&, const InputFiles&) = default;
 };
-/// `request` is unique per consumer; a repeat gets the recorded answer.
+/// `request` rises per consumer and input: a repeat of the last gets the same answer, an older one
+/// none. `done`: read and released, until an answer says that it is recorded. splits_max 0: the news
+/// alone.
 struct LeaseSplits {
   TaskId task;
   Epoch epoch;
@@ -326,9 +348,10 @@ struct LeaseSplits {
   std::uint64_t request = 0;
   bool resync = false;
   std::vector<io::SplitKey> held;
+  std::vector<io::SplitKey> done;
   friend bool operator==(const LeaseSplits&, const LeaseSplits&) = default;
 };  ///< resync, held: call Ledger::resync first
-/// Repeated until SplitDoneAck.
+/// Repeated until SplitDoneAck. Of agents before LeaseSplits::done.
 struct SplitDone {
   TaskId task;
   Epoch epoch;
@@ -346,7 +369,16 @@ struct WorkerGoneAck {
   friend bool operator==(const WorkerGoneAck&, const WorkerGoneAck&) = default;
 };
 
+/// `error` zero: all outputs of the task are in their places.
+struct OutputsCommitted {
+  TaskId task;
+  Epoch epoch;
+  Errc error{};
+  std::string error_context;
+  friend bool operator==(const OutputsCommitted&, const OutputsCommitted&) = default;
+};
+
 using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles,
-                               LeaseSplits, SplitDone, WorkerGoneAck>;
+                               LeaseSplits, SplitDone, WorkerGoneAck, OutputsCommitted>;
 
 }  // namespace dlrun::cluster

@@ -4,7 +4,11 @@
 /// (group commit), so the order in the log is the order of staging. An entry without events waits
 /// for those before it, or passes when there are none. On failure, entries marked `droppable` are
 /// dropped with everything staged for their job; the others are kept and tried again after `retry`:
-/// state is never lost, new work is refused. Threads: single owner.
+/// state is never lost, new work is refused.
+/// Bounds: while the disk is full what has happened is kept (tasks, barriers and splits are
+/// bounded, new jobs are refused); answers to repeats, which would grow with each repeat, wait only
+/// while fewer than kStagedMax entries do.
+/// Threads: single owner.
 
 #include <cstdint>
 #include <deque>
@@ -28,6 +32,7 @@ struct Persist {
 template <class Effect>
 class PersistGate {
  public:
+  static constexpr std::size_t kStagedMax = 8192;
   struct Entry {
     JobId job;               ///< 0 = cluster
     bool droppable = false;  ///< drop this and all of its job when the store refuses
@@ -38,7 +43,13 @@ class PersistGate {
 
   explicit PersistGate(Duration retry) : retry_(retry) {}
 
-  void stage(Entry entry) { staged_.push_back(std::move(entry)); }
+  /// False: an answer (no events) that would be one too many to wait, and is forgotten: whoever
+  /// asked asks again.
+  bool stage(Entry entry) {
+    if (entry.events.empty() && staged_.size() >= kStagedMax) return false;
+    staged_.push_back(std::move(entry));
+    return true;
+  }
 
   /// Call at the end of each event: passes what waits for nothing, starts a Persist when none is
   /// under way.

@@ -6,8 +6,6 @@
 
 namespace dlrun::cluster {
 
-namespace {
-
 bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= 64 && name[0] != '-' && name[0] != '.' &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -16,6 +14,8 @@ bool is_name(const std::string& name) {
          });
 }
 
+namespace {
+
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
 
 tl::unexpected<Error> bad(const std::string& place, const std::string& why) {
@@ -23,6 +23,8 @@ tl::unexpected<Error> bad(const std::string& place, const std::string& why) {
 }
 
 Status check_env(const EnvList& env, const std::string& place, const SpecLimits& limits) {
+  if (env.size() > limits.env_max)
+    return bad(place, "more than " + std::to_string(limits.env_max) + " variables");
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < env.size(); ++i) {
     const auto& [name, value] = env[i];
@@ -68,6 +70,8 @@ Status check_role(const RoleSpec& role, const std::string& at, const SpecLimits&
   if (bytes > limits.argv_bytes_max)
     return bad(at + ".argv", "more than " + std::to_string(limits.argv_bytes_max) + " bytes");
   if (has_nul(role.cwd)) return bad(at + ".cwd", "a NUL byte");
+  if (role.ready == ReadyWhen::kPort && role.resources.ports == 0)
+    return bad(at + ".ready", "\"port\" wants a leased port: ports = 1");
   DLRUN_TRY(check_env(role.env, at + ".env", limits));
   return check_resources(role.resources, at + ".resources");
 }
@@ -103,6 +107,17 @@ Status check_input(const io::InputSpec& input, const std::string& at) {
   return {};
 }
 
+Status check_output(const JobSpec& spec, const OutputSpec& output, const std::string& at) {
+  if (!is_name(output.name))
+    return bad(at + ".name",
+               "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
+  if (output.path.size() < 2 || output.path[0] != '/' || has_nul(output.path))
+    return bad(at + ".path", "must be the absolute path of a folder");
+  for (const RoleSpec& role : spec.roles)
+    if (role.name == output.role) return {};
+  return bad(at + ".role", "there is no role '" + output.role + "'");
+}
+
 }  // namespace
 
 Status validate(const JobSpec& spec, const SpecLimits& limits) {
@@ -130,6 +145,19 @@ Status validate(const JobSpec& spec, const SpecLimits& limits) {
                std::to_string(tasks) + " tasks are more than " + std::to_string(limits.tasks_max));
   if (!any_process) return bad("roles", "shard hosts alone do nothing: add a process role");
   DLRUN_TRY(check_after(spec));
+  if (spec.inputs.size() > limits.inputs_max)
+    return bad("inputs", "more than " + std::to_string(limits.inputs_max));
+  if (spec.outputs.size() > limits.outputs_max)
+    return bad("outputs", "more than " + std::to_string(limits.outputs_max));
+  std::set<std::string> outputs, paths;
+  for (std::size_t i = 0; i < spec.outputs.size(); ++i) {
+    const std::string at = "outputs[" + std::to_string(i) + "]";
+    DLRUN_TRY(check_output(spec, spec.outputs[i], at));
+    if (!outputs.insert(spec.outputs[i].name).second)
+      return bad(at + ".name", "'" + spec.outputs[i].name + "' is used twice");
+    if (!paths.insert(spec.outputs[i].path).second)
+      return bad(at + ".path", "'" + spec.outputs[i].path + "' is used twice");
+  }
   std::set<std::string> inputs;
   for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
     const std::string at = "inputs[" + std::to_string(i) + "]";
@@ -141,7 +169,8 @@ Status validate(const JobSpec& spec, const SpecLimits& limits) {
   if (spec.time_limit < Duration::zero()) return bad("time_limit", "is negative");
   if (spec.grace < Duration::zero()) return bad("grace", "is negative");
   if (spec.failure_grace < Duration::zero()) return bad("failure_grace", "is negative");
-  if (spec.restart.restarts_max > 1000) return bad("restart.restarts_max", "must be at most 1000");
+  if (spec.restart.restarts_max > limits.restarts_max)
+    return bad("restart.restarts_max", "must be at most " + std::to_string(limits.restarts_max));
   return {};
 }
 

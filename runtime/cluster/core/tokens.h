@@ -3,6 +3,7 @@
 /// recovered job gets the same tokens as before. The daemons derive them with HMAC-SHA256 from the
 /// cluster's key; the simulator from its seed.
 
+#include <string>
 #include <string_view>
 
 #include "runtime/cluster/core/msg.h"
@@ -16,5 +17,7 @@ class TokenIssuer {
   /// safe.
   virtual Token issue(std::string_view purpose, Epoch epoch) const = 0;
 };
+
+inline std::string task_purpose(const TaskId& task) { return "task/" + to_string(task); }
 
 }  // namespace dlrun::cluster

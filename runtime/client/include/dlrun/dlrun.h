@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define DLRUN_ABI_VERSION 1u
+#define DLRUN_ABI_VERSION 2u
 #define DLRUN_TIMEOUT_DEFAULT_MS 600000
 
 typedef enum dlrun_errc {
@@ -109,6 +109,9 @@ typedef struct dlrun_input_info {
 DLRUN_API int dlrun_session_get_input(dlrun_session* session, uint32_t index, dlrun_input_info* info);
 /* fraction in [0, 1]; text may be NULL. Does not wait for the agent. */
 DLRUN_API int dlrun_progress(dlrun_session* session, double fraction, const char* text);
+/* This task serves now: roles that come after its role may start. For a role with ready = "told"; elsewhere it does nothing.
+ * Does not wait for the agent. */
+DLRUN_API int dlrun_ready(dlrun_session* session);
 /* Returns when every rank of the role has entered the barrier of this name. A name may be used again. */
 DLRUN_API int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms);
 /* *stop = 1 once the job asks this process to end in good order (save, then exit). Never waits. */
@@ -142,6 +145,7 @@ typedef struct dlrun_table_options {
   uint64_t seed;
   int32_t consistency;
   uint32_t staleness;  /* SSP: clocks that the fastest worker may be ahead of the slowest */
+  int64_t timeout_ms;  /* of dlrun_table_open; a library from before version 2 waits the default */
 } dlrun_table_options;
 
 /* Fills in the defaults: sparse, dim 1, SGD 0.1, zeros, BSP. */

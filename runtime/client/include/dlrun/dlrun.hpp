@@ -60,44 +60,66 @@ class Handle {
   T* raw_;
 };
 
+enum class Optimizer : std::int32_t {
+  kSgd = DLRUN_SGD,
+  kAdagrad = DLRUN_ADAGRAD,
+  kFtrl = DLRUN_FTRL,
+  kAssign = DLRUN_ASSIGN,  ///< a push sets the row
+};
+enum class Initializer : std::int32_t {
+  kZero = DLRUN_ZERO,
+  kConstant = DLRUN_CONSTANT,
+  kUniform = DLRUN_UNIFORM,
+  kNormal = DLRUN_NORMAL,
+};
+enum class Consistency : std::int32_t { kBsp = DLRUN_BSP, kSsp = DLRUN_SSP, kAsp = DLRUN_ASP };
+
+/// As dlrun_table_options of dlrun.h says; what is not set is what the loaded library takes for it.
 struct TableOptions {
   std::string name;
   std::uint64_t rows = 0;  ///< > 0: dense; 0: sparse
-  std::uint32_t dim = 1;
-  int optimizer = DLRUN_SGD;
-  float learning_rate = 0.1f;
-  float beta = 1.0f, l1 = 0, l2 = 0;
-  float epsilon = 1e-10f, accumulator = 0;
-  int initializer = DLRUN_ZERO;
-  float init_a = 0, init_b = 0;
-  std::uint64_t seed = 1;
-  int consistency = DLRUN_BSP;
-  std::uint32_t staleness = 0;
+  std::uint32_t dim = defaults().dim;
+  Optimizer optimizer = static_cast<Optimizer>(defaults().optimizer);
+  float learning_rate = defaults().learning_rate;
+  float beta = defaults().beta, l1 = defaults().l1, l2 = defaults().l2;
+  float epsilon = defaults().epsilon, accumulator = defaults().accumulator;
+  Initializer initializer = static_cast<Initializer>(defaults().initializer);
+  float init_a = defaults().init_a, init_b = defaults().init_b;
+  std::uint64_t seed = defaults().seed;
+  Consistency consistency = static_cast<Consistency>(defaults().consistency);
+  std::uint32_t staleness = defaults().staleness;
+  Timeout timeout = {};  ///< of opening it
+
+  static dlrun_table_options defaults() {
+    dlrun_table_options raw;
+    dlrun_table_options_init(&raw, sizeof raw);
+    return raw;
+  }
 };
 
 class Table {
  public:
   Table(dlrun_session* session, const TableOptions& options)
       : rows_(options.rows), dim_(options.dim) {
-    dlrun_table_options raw;
-    dlrun_table_options_init(&raw, sizeof raw);
+    dlrun_table_options raw = TableOptions::defaults();
     raw.name = options.name.c_str();
     raw.kind = options.rows > 0 ? DLRUN_DENSE : DLRUN_SPARSE;
     raw.rows = options.rows;
     raw.dim = options.dim;
-    raw.optimizer = options.optimizer;
+    raw.optimizer = static_cast<std::int32_t>(options.optimizer);
     raw.learning_rate = options.learning_rate;
     raw.beta = options.beta;
     raw.l1 = options.l1;
     raw.l2 = options.l2;
     raw.epsilon = options.epsilon;
     raw.accumulator = options.accumulator;
-    raw.initializer = options.initializer;
+    raw.initializer = static_cast<std::int32_t>(options.initializer);
     raw.init_a = options.init_a;
     raw.init_b = options.init_b;
     raw.seed = options.seed;
-    raw.consistency = options.consistency;
+    raw.consistency = static_cast<std::int32_t>(options.consistency);
     raw.staleness = options.staleness;
+    raw.timeout_ms = options.timeout.count();
     dlrun_table* table = nullptr;
     check(dlrun_table_open(session, &raw, &table));
     handle_ = Handle<dlrun_table, dlrun_table_close>(table);
@@ -212,6 +234,7 @@ class Session {
   void progress(double fraction, const std::string& text = {}) {
     check(dlrun_progress(handle_.get(), fraction, text.c_str()));
   }
+  void ready() { check(dlrun_ready(handle_.get())); }
   void barrier(const std::string& name, Timeout timeout = {}) {
     check(dlrun_barrier(handle_.get(), name.c_str(), timeout.count()));
   }

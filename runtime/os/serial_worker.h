@@ -1,7 +1,11 @@
 #pragma once
-/// runtime/cluster/actor/serial_worker.h: one thread that runs closures in order, now or later. For
-/// blocking work that must not hold an actor. Bounds: none of its own; what is posted comes from
-/// bounded cores. Threads: post from any.
+/// runtime/os/serial_worker.h: one thread that runs closures in order, now or later. For
+/// blocking work that must not hold an actor.
+/// Bounds: post() has none of its own: what comes from bounded cores; post_when_room() waits while
+/// kWaitingMax closures are queued: what comes from processes, so that their sockets fill up
+/// instead.
+/// Threads: post from any; post_when_room() never from the worker, nor from who the worker waits
+/// for.
 
 #include <condition_variable>
 #include <deque>
@@ -12,10 +16,12 @@
 
 #include "runtime/base/time.h"
 
-namespace dlrun::cluster {
+namespace dlrun::os {
 
 class SerialWorker {
  public:
+  static constexpr std::size_t kWaitingMax = 4096;
+
   SerialWorker() : thread_([this] { run(); }) {}
   ~SerialWorker() { stop(); }
   SerialWorker(const SerialWorker&) = delete;
@@ -23,6 +29,12 @@ class SerialWorker {
 
   void post(std::function<void()> job) {
     const std::lock_guard lock(mutex_);
+    now_.push_back(std::move(job));
+    changed_.notify_one();
+  }
+  void post_when_room(std::function<void()> job) {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [this] { return stopping_ || now_.size() < kWaitingMax; });
     now_.push_back(std::move(job));
     changed_.notify_one();
   }
@@ -37,6 +49,7 @@ class SerialWorker {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
       changed_.notify_one();
+      room_.notify_all();
     }
     if (thread_.joinable()) thread_.join();
   }
@@ -52,6 +65,7 @@ class SerialWorker {
       if (!now_.empty()) {
         const std::function<void()> job = std::move(now_.front());
         now_.pop_front();
+        if (now_.size() < kWaitingMax) room_.notify_one();
         lock.unlock();
         job();
         lock.lock();
@@ -66,11 +80,11 @@ class SerialWorker {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, room_;
   std::deque<std::function<void()>> now_;
   std::multimap<std::chrono::steady_clock::time_point, std::function<void()>> later_;
   bool stopping_ = false;
   std::thread thread_;
 };
 
-}  // namespace dlrun::cluster
+}  // namespace dlrun::os

@@ -1,0 +1,22 @@
+#pragma once
+/// runtime/cluster/actor/outputs.h: the folders of a task's outputs on its node. The task writes
+/// into staging_path(); at the end the job actor grants a commit, and one rename puts the folder in
+/// its place. `_SUCCESS` in it names job, generation and epoch, so that a repeated commit finds
+/// that it is done.
+/// Errors: kAlreadyExists (something lies at the path), kNotFound (what the task wrote is gone),
+/// kIo, kPermissionDenied, kResourceExhausted. Threads: plain functions.
+
+#include <vector>
+
+#include "runtime/cluster/core/msg.h"
+
+namespace dlrun::cluster {
+
+/// Makes the staging folders. What an earlier generation of the job left there goes; a path that is
+/// taken is refused now, not at the end.
+Status make_output_dirs(const TaskId& task, const std::vector<OutputSpec>& outputs);
+
+/// Durable when it returns well. Idempotent.
+Status publish_outputs(const CommitOutputs& commit);
+
+}  // namespace dlrun::cluster

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <set>
+
+#include "io/core/ledger_core.h"
+#include "runtime/cluster/core/job_core.h"
+#include "tests/cluster/harness.h"
+
+namespace dlrun::cluster {
+namespace {
+
+constexpr Epoch kEpoch{1, 1};
+using Keys = std::set<std::pair<std::uint32_t, std::uint64_t>>;
+
+/// Two running workers and an input of 64 splits.
+class JobInputs : public ::testing::Test {
+ protected:
+  JobInputs()
+      : h(spec(), [](const auto& inputs) { return std::make_unique<io::LedgerCore>(inputs); }) {
+    h.place();
+    h.run_all_workers(2);
+    h.from("n0", InputFiles{h.task("worker", 0), kEpoch, "train", {{"f", 64u << 20, "e"}}, 1});
+    h.sent.clear();
+    records = h.log.size();
+  }
+  static JobSpec spec() {
+    JobSpec spec = spec_of(2);
+    io::InputSpec input;
+    input.name = "train";
+    input.uris = {"x"};
+    input.split_bytes = 1u << 20;
+    spec.inputs = {input};
+    return spec;
+  }
+  /// The answer; none = no answer.
+  std::optional<LeaseReply> ask(std::uint32_t rank, std::uint64_t request, std::uint32_t splits,
+                                std::vector<io::SplitKey> done = {}, bool resync = false,
+                                std::vector<io::SplitKey> held = {}) {
+    h.sent.clear();
+    h.from("n" + std::to_string(rank),
+           LeaseSplits{h.task("worker", rank), kEpoch, "train", splits, request, resync,
+                       std::move(held), std::move(done)});
+    const auto replies = h.take_of<LeaseReply>();
+    if (replies.empty()) return std::nullopt;
+    return replies.front();
+  }
+  static std::vector<io::SplitKey> keys(const LeaseReply& reply) {
+    std::vector<io::SplitKey> out;
+    for (const io::Split& split : reply.answer.splits) out.push_back({split.id, split.pass});
+    return out;
+  }
+  /// Reads everything that is left, as `rank`.
+  Keys rest(std::uint32_t rank, std::uint64_t request) {
+    Keys out;
+    std::vector<io::SplitKey> done;
+    for (;; ++request) {
+      const auto reply = ask(rank, request, 16, done);
+      done = keys(*reply);
+      for (const io::SplitKey& key : done) out.insert({key.pass, key.split_id});
+      if (reply->answer.state != io::LeaseState::kGranted) return out;
+    }
+  }
+  JobHarness h;
+  std::size_t records = 0;
+};
+
+TEST_F(JobInputs, OneRequestIsOneRecordWhateverItCarries) {
+  const auto first = ask(0, 10, 16);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->answer.splits.size(), 16u);
+  (void)ask(0, 11, 16, keys(*first));
+  EXPECT_EQ(h.log.size(), records + 2);
+  const auto again = ask(0, 11, 16, keys(*first));
+  EXPECT_EQ(h.log.size(), records + 2) << "a repeat is none";
+  ASSERT_TRUE(again);
+}
+
+TEST_F(JobInputs, WhatIsToldDoneIsNotReadAgainAfterItsReaderEnded) {
+  const auto first = ask(0, 10, 8);
+  auto done = keys(*first);
+  done.resize(5);
+  EXPECT_TRUE(ask(0, 11, 0, done)) << "the news alone";
+  h.recover();
+  h.sent.clear();
+  h.exits("n0", h.task("worker", 0), 0);
+  const Keys others = rest(1, 500);
+  EXPECT_EQ(others.size(), 64u - 5u);
+  for (const io::SplitKey& key : done) EXPECT_EQ(others.count({key.pass, key.split_id}), 0u);
+}
+
+TEST_F(JobInputs, AFeederThatFollowsAnotherKeepsWhatItsConsumerHolds) {
+  const auto first = ask(0, 10, 8);
+  const auto had = keys(*first);
+  // the answer of request 11 is lost with its feeder; of the eight, two are done, one is begun
+  (void)ask(0, 11, 8);
+  const auto next = ask(0, 2000, 4, {had[0], had[1]}, true, {had[2]});
+  ASSERT_TRUE(next);
+  EXPECT_FALSE(ask(0, 11, 8)) << "said late by the feeder that is gone";
+  h.recover();
+  std::vector<io::SplitKey> done = keys(*next);
+  done.push_back(had[2]);
+  EXPECT_TRUE(ask(0, 2001, 0, done));
+  Keys all = rest(1, 500);
+  EXPECT_EQ(all.size(), 64u - 3u - next->answer.splits.size());
+  for (const io::SplitKey& key : {had[0], had[1], had[2]})
+    EXPECT_TRUE(all.insert({key.pass, key.split_id}).second);
+}
+
+TEST_F(JobInputs, AnAnswerIsTheSameWheneverItIsAskedForAgainAlsoAfterARestart) {
+  const auto first = ask(0, 10, 8);
+  h.recover();
+  const auto again = ask(0, 10, 8);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->answer.splits, first->answer.splits);
+}
+
+TEST_F(JobInputs, NobodyGetsTheSplitsOfATaskWhoseLossEndsTheGeneration) {
+  (void)ask(0, 10, 8);
+  h.take(h.core->on_input(NodeGone{NodeId{"n0"}, "is lost"}, h.now()));
+  const auto reply = ask(1, 500, 8);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->answer.state, io::LeaseState::kWait);
+  EXPECT_TRUE(reply->answer.splits.empty());
+}
+
+TEST_F(JobInputs, LeasesShrinkTowardsTheEndSoThatNobodySitsOnTheRest) {
+  std::size_t largest_late = 0, handed = 0;
+  for (std::uint64_t request = 10; handed < 64; ++request) {
+    const auto reply = ask(static_cast<std::uint32_t>(request % 2), request, 128);
+    const std::size_t n = reply->answer.splits.size();
+    ASSERT_GT(n, 0u);
+    if (handed >= 56) largest_late = std::max(largest_late, n);
+    handed += n;
+  }
+  EXPECT_LE(largest_late, 2u);
+}
+
+}  // namespace
+}  // namespace dlrun::cluster

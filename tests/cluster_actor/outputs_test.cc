@@ -1,0 +1,92 @@
+#include "runtime/cluster/actor/outputs.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/cluster/actor/port_probe.h"
+#include "runtime/cluster/core/job_record.h"
+#include "tests/security/temp_folder.h"
+
+namespace dlrun::cluster {
+namespace {
+
+namespace fs = std::filesystem;
+using security::TempFolder;
+
+TaskId task_of(std::uint32_t generation) {
+  return {JobId(12), "worker", 0, Generation(generation)};
+}
+
+struct OutputsTest : testing::Test {
+  TempFolder temp;
+  OutputSpec model{"model", temp / "deep/model", "worker"};
+  void write(std::uint32_t generation, const std::string& text) {
+    std::ofstream(staging_path(model, task_of(generation)) + "/weights") << text;
+  }
+  std::string read() const {
+    std::ifstream file(model.path + "/weights");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+TEST_F(OutputsTest, AnOutputAppearsWholeAndOnlyWithTheCommitWhichMayComeTwice) {
+  ASSERT_TRUE(make_output_dirs(task_of(1), {model}).has_value());
+  write(1, "w");
+  EXPECT_FALSE(fs::exists(model.path));
+  const CommitOutputs commit{task_of(1), Epoch{1, 4}, {model}};
+  ASSERT_TRUE(publish_outputs(commit).has_value());
+  EXPECT_EQ(read(), "w");
+  EXPECT_TRUE(fs::exists(model.path + "/_SUCCESS"));
+  EXPECT_FALSE(fs::exists(staging_path(model, task_of(1))));
+  EXPECT_TRUE(publish_outputs(commit).has_value()) << "a repeat";
+  CommitOutputs other = commit;
+  other.epoch = Epoch{1, 5};
+  EXPECT_EQ(publish_outputs(other).error().code, Errc::kNotFound) << "not its own";
+}
+
+TEST_F(OutputsTest, APathThatIsTakenIsRefusedBeforeAnythingRunsAndNeverReplaced) {
+  fs::create_directories(model.path);
+  EXPECT_TRUE(make_output_dirs(task_of(1), {model}).has_value()) << "an empty folder is no loss";
+  write(1, "new");
+  std::ofstream(model.path + "/weights") << "old";
+  EXPECT_EQ(make_output_dirs(task_of(1), {model}).error().code, Errc::kAlreadyExists);
+  EXPECT_EQ(publish_outputs({task_of(1), Epoch{1, 1}, {model}}).error().code, Errc::kAlreadyExists);
+  EXPECT_EQ(read(), "old");
+}
+
+TEST_F(OutputsTest, ANewGenerationStartsEmptyAndRemovesWhatTheLastOneLeft) {
+  ASSERT_TRUE(make_output_dirs(task_of(1), {model}).has_value());
+  write(1, "half");
+  ASSERT_TRUE(make_output_dirs(task_of(2), {model}).has_value());
+  EXPECT_FALSE(fs::exists(staging_path(model, task_of(1))));
+  EXPECT_TRUE(fs::is_empty(staging_path(model, task_of(2))));
+}
+
+TEST(OutputVariable, HoldsLettersAndDigitsOnly) {
+  EXPECT_EQ(output_variable({"model-a.1", "/x", "worker"}), "DLRUN_OUTPUT_MODEL_A_1");
+}
+
+TEST(PortProbe, SeesAListenerAndItsEnd) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  socklen_t n = sizeof address;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &n);
+  const std::uint16_t port = ntohs(address.sin_port);
+  EXPECT_FALSE(takes_connections("", port)) << "bound is not yet listening";
+  ASSERT_EQ(::listen(fd, 4), 0);
+  EXPECT_TRUE(takes_connections("", port));
+  EXPECT_TRUE(takes_connections("127.0.0.1", port));
+  ::close(fd);
+  EXPECT_FALSE(takes_connections("", port));
+}
+
+}  // namespace
+}  // namespace dlrun::cluster
