@@ -41,12 +41,6 @@ void Checker::on_durable(const Event& event) {
     for (const PlacedTask& task : job.tasks) give_back(job, task);
   } else if (const auto* e = std::get_if<JobEnded>(&event)) {
     on_job_ended(jobs_[e->view.id], e->view);
-  } else if (const auto* e = std::get_if<NodeStateChanged>(&event)) {
-    // 30 s by the coordinator's clock, which may be 2 % fast; the record itself takes some time
-    const auto heard = heard_.find(e->node);
-    if (e->state == NodeState::kLost && heard != heard_.end() && loop_.now() - heard->second < std::chrono::seconds(29))
-      violated(e->node.value + " was declared lost " + std::to_string((loop_.now() - heard->second) / std::chrono::milliseconds(1)) +
-               " ms after it was heard");
   } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {
     check_current(e->consumer.job, e->consumer.generation, "a lease");
   } else if (const auto* e = std::get_if<SplitFinished>(&event)) {
@@ -227,6 +221,14 @@ void Checker::on_barrier_passed(const TaskId& task, const std::string& name, std
       violated(to_string(task) + " passed barrier " + name + " round " + std::to_string(round) + " before " +
                to_string(other.task) + " was there");
   }
+}
+
+/// 30 s by the coordinator's clock, which may be 2 % fast.
+void Checker::on_declared_lost(const NodeId& node) {
+  const auto heard = heard_.find(node);
+  if (heard != heard_.end() && loop_.now() - heard->second < std::chrono::seconds(29))
+    violated(node.value + " was declared lost " +
+             std::to_string((loop_.now() - heard->second) / std::chrono::milliseconds(1)) + " ms after it was heard");
 }
 
 void Checker::on_published(const TaskId& task, Epoch epoch) {

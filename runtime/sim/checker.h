@@ -53,6 +53,7 @@ class Checker {
   void on_lease_answered(const TaskId& task, Epoch epoch);
   /// A message of the node's living agent was taken by a coordinator that knows it as up.
   void on_heard(const NodeId& node) { heard_[node] = loop_.now(); }
+  void on_declared_lost(const NodeId& node);  ///< at the decision; its record comes later
 
   InputChecker& inputs() { return inputs_; }
   PsChecker& ps() { return ps_; }

@@ -59,6 +59,7 @@ void SimNode::crash_machine() {
 
 void SimNode::crash_feeder() {
   feeder_.reset();
+  ++feeder_life_;
 }
 
 void SimNode::start_feeder() {
@@ -192,10 +193,10 @@ void SimNode::split_for(const TaskId& consumer, const io::Split& split) {
   if (!pid) return;
   const std::uint64_t reading = ++processes_.at(*pid).reading;
   world_.loop().after(world_.loop().between(milliseconds(5), milliseconds(4000)),
-                      [this, pid = *pid, reading, consumer, split, feeder = feeder_.get()] {
+                      [this, pid = *pid, reading, consumer, split, feeder = feeder_life_] {
                         const auto it = processes_.find(pid);
                         if (it == processes_.end() || it->second.reading != reading) return;
-                        if (!feeder_ || feeder_.get() != feeder) return;
+                        if (!feeder_ || feeder_life_ != feeder) return;
                         it->second.taken.push_back({split.id, split.pass});
                         feeder_->released(consumer);
                       });

@@ -118,6 +118,7 @@ class SimNode final : public FeederNode {
   std::map<TaskId, OnDisk> disk_;
   std::map<std::int64_t, Process> processes_;
   std::unique_ptr<SimFeeder> feeder_;
+  std::uint64_t feeder_life_ = 0;
   std::int64_t last_pid_ = 100;
 };
 

@@ -179,6 +179,7 @@ void World::crash_coordinator() {
   ++life_;
   store_.crash();
   jobs_.clear();
+  lost_.clear();
   coordinator_.reset();
   placer_.reset();
   calls_.clear();
@@ -198,6 +199,12 @@ void World::append(std::vector<Event> events, std::function<void(Status)> done) 
 }
 
 void World::perform(CoordinatorEffects effects) {
+  for (const auto& [id, node] : coordinator_->membership().nodes()) {
+    if (node.state != NodeState::kLost)
+      lost_.erase(id);
+    else if (lost_.insert(id).second)
+      checker_.on_declared_lost(id);
+  }
   for (CoordinatorEffect& effect : effects)
     std::visit(
         Overload{

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,7 @@ class World final : public NodeWorld {
   std::uint64_t life_ = 0;  ///< of the coordinator
   std::optional<TimePoint> armed_;
   std::map<NodeId, Incarnation> agent_incarnations_;
+  std::set<NodeId> lost_;  ///< in the eyes of the coordinator
   std::vector<Wish> wishes_;
   std::map<std::uint64_t, std::size_t> calls_;  ///< call -> wish
   std::uint64_t last_call_ = 0;
