@@ -45,7 +45,12 @@ auto from_bytes(std::string_view bytes, const char* what, Visit&& visit)
 inline std::string to_string(capnp::Data::Reader d) {
   return std::string(reinterpret_cast<const char*>(d.begin()), d.size());
 }
-inline std::string to_string(capnp::Text::Reader t) { return std::string(t.begin(), t.size()); }
+/// Inside from_bytes() only: a NUL is no text, and would not be written again.
+inline std::string to_string(capnp::Text::Reader t) {
+  KJ_REQUIRE(t.size() == 0 || std::memchr(t.begin(), 0, t.size()) == nullptr,
+             "a NUL byte in a text");
+  return std::string(t.begin(), t.size());
+}
 inline capnp::Data::Reader data_of(std::string_view s) {
   return capnp::Data::Reader(reinterpret_cast<const kj::byte*>(s.data()), s.size());
 }

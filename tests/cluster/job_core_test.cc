@@ -128,6 +128,24 @@ TEST(JobCore, StopsTheShardsWhenAllWorkersEndedWellAndSucceeds) {
   EXPECT_EQ(h.ended->exit_code, 0);
 }
 
+TEST(JobCore, ShardsHearThatAWorkerIsGoneOnlyWhenItsEndIsOnDisk) {
+  JobHarness h(spec_of(2, 1));
+  h.place();
+  h.update("n0", h.task("ps", 0), TaskState::kReady, {}, "tcp://a:1");
+  h.update("n1", h.task("worker", 0), TaskState::kRunning);
+  h.update("n2", h.task("worker", 1), TaskState::kRunning);
+  h.sent.clear();
+  h.hold_store = true;
+  h.exits("n1", h.task("worker", 0), 0);
+  h.advance(seconds(30));
+  EXPECT_TRUE(h.sent_of<WorkerGone>().empty());
+  h.release_store();
+  ASSERT_EQ(h.sent_of<WorkerGone>().size(), 1u);
+  EXPECT_EQ(h.take_of<WorkerGone>()[0].worker, h.task("worker", 0));
+  h.recover();
+  EXPECT_GE(h.take_of<WorkerGone>().size(), 1u) << "nobody knows whether the shards heard it";
+}
+
 TEST(JobCore, AFailedRankStopsItsSiblingsAndIsNamed) {
   JobHarness h(spec_of(3));
   h.place();

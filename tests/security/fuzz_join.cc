@@ -19,20 +19,29 @@ struct Cluster {
   ManualClock clock;
   PemPair ca;
   std::string folder, token, key;
+  int granted = 0;
   std::unique_ptr<JoinTokens> tokens;
-  std::unique_ptr<RevocationList> revoked;
+  std::unique_ptr<CertificateBook> book;
   std::unique_ptr<JoinService> service;
 
   Cluster() {
     clock.advance(std::chrono::hours(24 * 365 * 50));
-    ca = *make_ca("fuzz", clock.wall());
-    key = *make_key();
+    ca = make_ca("fuzz", clock.wall()).value();
+    key = make_key().value();
     folder = (std::filesystem::temp_directory_path() / ("dlrun-fuzz-join-" + std::to_string(::getpid()))).string();
     std::filesystem::create_directories(folder);
-    tokens = *JoinTokens::open(folder + "/tokens", *ca_fingerprint(ca.certificate_pem));
-    token = *tokens->issue(std::chrono::hours(24), clock.wall());
-    revoked = *RevocationList::open(folder + "/revoked");
-    service = std::make_unique<JoinService>(ca, tokens.get(), revoked.get(), &clock, 1);
+    tokens = JoinTokens::open(folder + "/tokens", ca_fingerprint(ca.certificate_pem).value()).value();
+    token = tokens->issue(std::chrono::hours(24), clock.wall()).value();
+    open_book();
+  }
+  /// An empty one.
+  void open_book() {
+    service.reset();
+    book.reset();
+    std::filesystem::remove(folder + "/certificates");
+    book = CertificateBook::open(folder + "/certificates", clock.wall()).value();
+    service = std::make_unique<JoinService>(ca, tokens.get(), book.get(), &clock, 1);
+    granted = 0;
   }
   ~Cluster() {
     std::error_code ignored;
@@ -66,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   if (!holds_token || !is_node_name(name)) std::abort();
+  if (++cluster.granted == 1000) cluster.open_book();
   const auto info = describe_certificate(granted->certificate_pem);
   if (!info || info->common_name != name || info->is_ca) std::abort();
   return 0;

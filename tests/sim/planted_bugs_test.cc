@@ -44,14 +44,14 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"returning_node_not_fenced", 300}, Planted{"accept_stale_lease", 300},
         Planted{"accept_stale_update", 300}, Planted{"lease_repeat_granted_again", 300},
         Planted{"split_done_not_recorded", 300}, Planted{"barrier_counts_repeats", 300},
-        Planted{"slots_released_early", 300}, Planted{"late_lease_answered", 300},
+        Planted{"slots_released_early", 300},
         Planted{"shard_loss_ignored", 300},
         // clocks and disks
         Planted{"lease_on_wall_clock", 300}, Planted{"store_acks_before_durable", 300},
         // parameters
         Planted{"slot_moves_without_window", 300}, Planted{"ps_version_ignored", 300},
         Planted{"ps_stale_epoch_accepted", 300}, Planted{"worker_gone_ignored", 300},
-        Planted{"reads_one_clock_early", 300}),
+        Planted{"reads_one_clock_early", 300}, Planted{"gone_told_before_durable", 1000}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -123,7 +123,7 @@ struct Server {
   Control control;
   Logs logs;
   NoMetrics metrics;
-  std::shared_ptr<web::Hub> hub = std::make_shared<web::Hub>(loop, control, std::chrono::seconds(1));
+  std::shared_ptr<web::Hub> hub = std::make_shared<web::Hub>(loop, control);
   web::Handlers handlers{web::Context{loop, control, logs, hub, options}, metrics, "fuzz"};
 };
 

@@ -42,6 +42,17 @@ TEST(ControlCodec, EveryMessageComesBackAsItWasSent) {
   EXPECT_EQ(kinds + 1, std::size_t{1} << std::variant_size_v<cluster::FromAgent>) << "a message without a sample";
 }
 
+TEST(ControlCodec, ANulByteInATextIsRefused) {
+  std::string bytes = wire::encode(cluster::FromAgent{cluster::Heartbeat{NodeId{"node-one"}, Incarnation{1}, 1}});
+  const std::size_t at = bytes.find("node-one");
+  ASSERT_NE(at, std::string::npos);
+  ASSERT_TRUE(wire::decode_from_agent(bytes).has_value());
+  bytes[at + 4] = '\0';  // as a value it would be cut there when it is written again
+  const auto decoded = wire::decode_from_agent(bytes);
+  ASSERT_FALSE(decoded.has_value());
+  EXPECT_EQ(decoded.error().code, Errc::kCorrupt);
+}
+
 TEST(ControlCodec, BrokenBytesAreAnErrorNotACrash) {
   std::uint64_t seed = 1;
   for (const auto& message : wire_test::to_agent()) mutate(wire::encode(message), ++seed, wire::decode_to_agent);

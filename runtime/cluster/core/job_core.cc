@@ -43,6 +43,7 @@ JobEffects JobCore::start(Now now) {
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       tasks_[i].unverified = record_.ends.count(i) == 0;
       if (!tasks_[i].unverified) tasks_[i].state = TaskState::kEnded;
+      tasks_[i].end_durable = !tasks_[i].unverified;
     }
     for (std::size_t i = 0; i < tasks_.size(); ++i)  // shards may not have heard who is gone
       if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded)
@@ -94,9 +95,14 @@ JobEffects JobCore::on_tick(Now now) {
 JobEffects JobCore::on_persisted(std::uint64_t id, Now now) {
   const std::size_t before = out_.size();
   gate_.on_persisted(id, out_);
-  for (std::size_t i = before; i < out_.size(); ++i)
+  for (std::size_t i = before; i < out_.size(); ++i) {
     if (const auto* message = std::get_if<JobToCoordinator>(&out_[i]))
       if (std::holds_alternative<JobOver>(*message)) over_ = true;
+    const auto* send = std::get_if<SendToAgent>(&out_[i]);
+    const auto* ack = send != nullptr ? std::get_if<TaskEndAck>(&send->message) : nullptr;
+    if (ack == nullptr || ack->epoch != epoch()) continue;
+    if (const auto index = record_.index_of(ack->task)) tell_gone(*index, now);
+  }
   return flush(now);
 }
 
@@ -129,7 +135,7 @@ void JobCore::on(const NodeBack& input, Now now) {
       tasks_[i].resend_after = Duration::zero();
       if (is_shard_host(i))
         for (const auto& [ended, end] : record_.ends)
-          if (is_worker(ended)) tasks_[i].gone_unacked.insert(ended);
+          if (is_worker(ended) && tasks_[ended].end_durable) tasks_[i].gone_unacked.insert(ended);
     }
   }
   for (const TaskUpdate& update : input.tasks) on_task(input.node, update, now);
@@ -351,14 +357,21 @@ void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   if (settings_.bugs.has("ack_end_before_durable")) out_.push_back(ack);
   record_event(TaskEnded{id, epoch(), std::move(end), now.wall}, {ack});
   drop_consumer(index);
-  if (is_worker(index))
-    for (std::size_t i = 0; i < tasks_.size(); ++i)
-      if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded) {
-        tasks_[i].gone_unacked.insert(index);
-        tasks_[i].gone_resend_at = now.at;
-      }
+  if (settings_.bugs.has("gone_told_before_durable")) tell_gone(index, now);
   check_barriers(id.role);
   report_due_ = true;
+}
+
+/// Once its end is on disk: a coordinator that restarts before may find the worker alive, and a shard takes nobody back.
+void JobCore::tell_gone(std::size_t worker, Now now) {
+  if (tasks_[worker].end_durable) return;
+  tasks_[worker].end_durable = true;
+  if (!is_worker(worker)) return;
+  for (std::size_t i = 0; i < tasks_.size(); ++i)
+    if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded) {
+      tasks_[i].gone_unacked.insert(worker);
+      tasks_[i].gone_resend_at = now.at;
+    }
 }
 
 void JobCore::finish_generation(Now now) {
@@ -555,8 +568,7 @@ JobEffects JobCore::flush(Now now) {
     next_report_at_ = now.at + settings_.report_interval;
   }
   gate_.flush(out_);
-  if (!settings_.bugs.has("late_lease_answered"))
-    std::erase_if(out_, [this](const JobEffect& effect) { return is_late_lease(effect); });
+  std::erase_if(out_, [this](const JobEffect& effect) { return is_late_lease(effect); });
   JobEffects out = std::move(out_);
   out_.clear();
   return out;

@@ -181,6 +181,7 @@ class JobCore {
     Duration resend_after{0};
     Duration grace{0};  ///< of the stop
     Cause stop_cause = Cause::kNone;
+    bool end_durable = false;
     std::set<std::size_t>
         gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
     TimePoint gone_resend_at;
@@ -245,6 +246,7 @@ class JobCore {
                  const std::vector<io::SplitKey>& done);
   void drop_consumer(std::size_t index);
   bool is_late_lease(const JobEffect& effect) const;
+  void tell_gone(std::size_t worker, Now now);
   void set_state(JobState state);
   JobEffects flush(Now now);
 
