@@ -146,7 +146,8 @@ Result<Json> role_json(const RunFlags& flags, const World& world) {
   return role;
 }
 
-/// The submitter's environment, as far as it can be sent: names that are not UTF-8 or come twice are left out.
+/// The submitter's environment, as far as it can be sent: names that are not UTF-8 or come twice
+/// are left out.
 cluster::EnvList sendable(const cluster::EnvList& environment) {
   cluster::EnvList out;
   for (const auto& entry : environment) {
@@ -223,7 +224,8 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
           "belong into "
           "the job file");
     DLRUN_ASSIGN(spec, jobspec::load_job_file(flags.file));
-    // The flags that change a file go through the same rules: a job of their own, with a program that never runs.
+    // The flags that change a file go through the same rules: a job of their own, with a program
+    // that never runs.
     job["role"]["worker"] = Json{{"argv", {"true"}}};
     DLRUN_ASSIGN(job["role"]["worker"]["env"], env_json(flags.env, world));
     auto parsed = jobspec::parse_job(jobspec::dump(job), jobspec::Syntax::kJson, "flags");

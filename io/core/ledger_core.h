@@ -1,7 +1,8 @@
 #pragma once
 /// io/core/ledger_core.h: who reads which split: the job's ledger of splits, one table per input,
-/// dynamic leasing. Which splits there are: SplitTable. Order of a pass: a permutation of (seed, pass) by a Feistel network whose round function is Philox (Black, Rogaway,
-/// CT-RSA 2002: cycle walking), so that no order is stored; without shuffle: by id.
+/// dynamic leasing. Which splits there are: SplitTable. Order of a pass: a permutation of (seed,
+/// pass) by a Feistel network whose round function is Philox (Black, Rogaway, CT-RSA 2002: cycle
+/// walking), so that no order is stored; without shuffle: by id.
 ///
 /// A split of a pass:  unread -1-> leased -2-> done
 ///                       ^           |
@@ -61,8 +62,8 @@ class LedgerCore final : public Ledger {
     InputSpec spec;
     bool fixed = false;  ///< the file table is known
     SplitTable splits;
-    std::uint32_t pass = 0;                  ///< the open pass
-    std::uint64_t position = 0;              ///< handed out of the open pass, in its order
+    std::uint32_t pass = 0;      ///< the open pass
+    std::uint64_t position = 0;  ///< handed out of the open pass, in its order
     std::set<SplitKey> given_back;
     std::map<SplitKey, TaskId> leased;
     std::map<TaskId, std::set<SplitKey>> held;

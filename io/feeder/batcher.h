@@ -3,9 +3,10 @@
 /// no threads, no clock. A batch holds rows of one pass, of one or several splits. A split is done
 /// when it was read to its end, all its rows went out, and every batch with a row of it was
 /// released. A batch names the splits of its rows, and says with which batch a split is out: so
-/// split ends are looked for before a batch that might be the last goes out (exact_batch). Order: rows of a window (what was parsed between two close_window calls) are shuffled
-/// by (seed, pass, split, window). Bounds: holds the rows that wait, at most about twice: moved
-/// together when half of the block is spent.
+/// split ends are looked for before a batch that might be the last goes out (exact_batch). Order:
+/// rows of a window (what was parsed between two close_window calls) are shuffled by (seed, pass,
+/// split, window). Bounds: holds the rows that wait, at most about twice: moved together when half
+/// of the block is spent.
 
 #include <cstdint>
 #include <map>
@@ -35,7 +36,7 @@ class Batcher {
   // Writing.
   bool empty() const { return next_ == order_.size(); }
   std::uint32_t pass() const { return pass_; }  ///< of the rows that wait
-  bool full_batch() const;  ///< the next batch would have batch_rows rows, or no room for one more
+  bool full_batch() const;   ///< the next batch would have batch_rows rows, or no room for one more
   bool exact_batch() const;  ///< full, and it would take every row that waits
   /// Writes the next batch, at most batch_rows rows and the slot's size. Returns its bytes. Call
   /// sent() with its sequence.

@@ -258,8 +258,9 @@ Consumer::Step Consumer::step() {
   }
   if (!end_of_input_) return Step::kIdle;
   if (passes_marked_ < spec_.passes) return put_marks(spec_.passes);
-  // It hears of the end when it has released everything and that is on record: if anything dies after
-  // that, itself included, nobody reads it again. Batches that it keeps while it waits are its own.
+  // It hears of the end when it has released everything and that is on record: if anything dies
+  // after that, itself included, nobody reads it again. Batches that it keeps while it waits are
+  // its own.
   if (!done_.empty()) return Step::kIdle;
   if (batcher_->unreleased() > 0) {
     if (end_held_since_ == TimePoint{}) end_held_since_ = pipe::now();

@@ -10,9 +10,9 @@
 ///   3. a batch or mark out, when one is due;
 ///   4. the next piece of the current split, in;
 ///   5. sleep: until the consumer, the pump or a stop has something.
-/// Ends when the consumer closes its socket, breaks the protocol, or on stop(); what was done and not
-/// told is told then. What was leased and not done is given back by the job (the task ended) or by
-/// the resync of the next attach, which tells how far the consumer is: it goes on there.
+/// Ends when the consumer closes its socket, breaks the protocol, or on stop(); what was done and
+/// not told is told then. What was leased and not done is given back by the job (the task ended) or
+/// by the resync of the next attach, which tells how far the consumer is: it goes on there.
 ///
 /// Bounds: slots * slot_bytes of ring (geometry_for), one window of parsed records
 /// (window_bytes_max), lease_ahead splits. Bad records: the first one beyond the policy ends the
@@ -116,9 +116,9 @@ class Consumer {
   bool ended_ = false;  ///< end of data or an error was published
   TimePoint ask_at_{};
   Duration backoff_{0};
-  std::deque<SplitKey> done_;  ///< not known to be on disk; bounded by the leases
+  std::deque<SplitKey> done_;   ///< not known to be on disk; bounded by the leases
   TimePoint end_held_since_{};  ///< the end is due, batches are with the consumer
-  TimePoint done_at_{};        ///< since when the oldest waits
+  TimePoint done_at_{};         ///< since when the oldest waits
 
   std::optional<Split> current_;
   const std::function<void()> on_finished_;

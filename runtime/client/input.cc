@@ -92,13 +92,15 @@ Result<io::BatchView> Input::next(Duration timeout) {
     }
     const Status attached = attach(std::min(deadline, lost_at_ + kReattachLimit));
     if (attached) continue;
-    const Errc code = attached.error().code;  // kAlreadyExists: an attach that we gave up is not seen off yet
+    // kAlreadyExists: an attach that we gave up is not seen off yet
+    const Errc code = attached.error().code;
     const bool transient = code == Errc::kUnavailable || code == Errc::kDeadlineExceeded ||
                            code == Errc::kAlreadyExists;
     if (!transient || clock_.now() >= lost_at_ + kReattachLimit)
       return fail_as("input \"" + name_ + "\": its feeder is gone", attached);
     if (clock_.now() + pause >= deadline)
-      return fail(Errc::kDeadlineExceeded, "input \"" + name_ + "\": its feeder is gone, waiting for the next one");
+      return fail(Errc::kDeadlineExceeded,
+                  "input \"" + name_ + "\": its feeder is gone, waiting for the next one");
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kPauseMax);
   }

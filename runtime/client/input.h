@@ -2,8 +2,8 @@
 /// runtime/client/input.h: one input of the job: asks the agent where the feeder is, attaches to
 /// its pipe. Threads: next() calls run one after the other; release() from any thread at any time.
 /// A feeder that dies (or whose agent restarts) is followed by another one, and next() goes on with
-/// it exactly where the one before ended: no row twice, none left out; batches held stay valid. Bounds: kLossesMax
-/// feeders, each within kReattachLimit, then kUnavailable.
+/// it exactly where the one before ended: no row twice, none left out; batches held stay valid.
+/// Bounds: kLossesMax feeders, each within kReattachLimit, then kUnavailable.
 
 #include <memory>
 #include <mutex>
@@ -29,8 +29,8 @@ class Input {
 
   const std::string& name() const { return name_; }
   std::uint32_t held_max() const { return slots_; }
-  /// Errors of io::PipeReader::next. A mark (pass_ended) needs no release; each pass has one. `sequence` rises by one or
-  /// more per batch.
+  /// Errors of io::PipeReader::next. A mark (pass_ended) needs no release; each pass has one.
+  /// `sequence` rises by one or more per batch.
   Result<io::BatchView> next(Duration timeout);
   /// By BatchView::sequence. kInvalidArgument: not held.
   Status release(std::uint64_t sequence);
@@ -55,7 +55,8 @@ class Input {
   std::uint32_t slots_ = 0;
   std::uint32_t losses_ = 0;
   TimePoint lost_at_{};
-  std::uint32_t passes_ended_ = 0;   ///< marks passed on: a new feeder begins with those of earlier passes
+  /// marks passed on: a new feeder begins with those of earlier passes
+  std::uint32_t passes_ended_ = 0;
   std::uint64_t sequence_base_ = 0;  ///< added to the sequence of the reader of today
   std::uint64_t sequence_next_ = 0;
   std::mutex next_mutex_;

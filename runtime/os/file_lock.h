@@ -16,8 +16,8 @@ class FileLock {
   /// Not locked yet.
   static Result<FileLock> open(const std::string& path);
   /// Locked exclusively, our pid written into it. kFailedPrecondition: held by another; the context
-  /// is "PATH is used by another process (pid N)". When process N is dead, its last forks are waited
-  /// for, at most 2 s.
+  /// is "PATH is used by another process (pid N)". When process N is dead, its last forks are
+  /// waited for, at most 2 s.
   static Result<FileLock> hold(const std::string& path);
 
   bool try_lock(Mode mode);

@@ -27,17 +27,18 @@
 namespace dlrun::shim {
 namespace {
 
+using os::close_fd;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using os::close_fd;
 
 constexpr Duration kReapPause = milliseconds(20);
 constexpr Duration kReapGiveUp = seconds(30);
 constexpr Duration kConnectPause = milliseconds(50);
 
-/// The shim's own twin of Cause (spec.h): the same names with the same numbers, so that a cast is right.
-#define DLRUN_SAME_CAUSE(name)                                       \
-  static_assert(static_cast<std::uint8_t>(EndCause::name) ==         \
+/// The shim's own twin of Cause (spec.h): the same names with the same numbers, so that a cast is
+/// right.
+#define DLRUN_SAME_CAUSE(name)                               \
+  static_assert(static_cast<std::uint8_t>(EndCause::name) == \
                 static_cast<std::uint8_t>(cluster::Cause::name))
 DLRUN_SAME_CAUSE(kNone);
 DLRUN_SAME_CAUSE(kExit);
@@ -211,7 +212,8 @@ class ShimClient::Impl {
       }
     }
     for (const auto id : due) on_timer(id, now);
-    return next;  // <= now when something was due: looks again at once, what was done may have named a later time
+    // <= now when something was due: looks again at once, what was done may have named a later time
+    return next;
   }
 
   Task* find(std::uint64_t id) {
@@ -396,7 +398,8 @@ class ShimClient::Impl {
     lost(id);
   }
 
-  /// After kEnded the shim may still be our child for a moment: pidfds of ended tasks are kept until it is gone.
+  /// After kEnded the shim may still be our child for a moment: pidfds of ended tasks are kept
+  /// until it is gone.
   void reap_child(std::uint64_t id) {
     const auto it = zombies_.find(id);
     if (it != zombies_.end()) {

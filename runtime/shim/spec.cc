@@ -77,7 +77,8 @@ struct Field {
   std::string text() const { return std::string(value); }
 };
 
-/// Calls visit(field), which returns false for a malformed value; unknown tags are its business (it returns true).
+/// Calls visit(field), which returns false for a malformed value; unknown tags are its business (it
+/// returns true).
 template <class Visit>
 Status read_fields(std::string_view bytes, Kind kind, const char* what, Visit&& visit) {
   const auto corrupt = [&](const std::string& why) {

@@ -1,12 +1,15 @@
 #pragma once
-/// runtime/shim/spec.h: what the agent tells a shim, and what the shim leaves behind. Files of a task directory:
+/// runtime/shim/spec.h: what the agent tells a shim, and what the shim leaves behind. Files of a
+/// task directory:
 ///   spec   written by the agent before the shim starts
 ///   lock   flock'd by the shim as long as it lives
-///   tree   written by the shim before the program starts: how to find the task's processes without the shim
+///   tree   written by the shim before the program starts: how to find the task's processes without
+///          the shim
 ///   exit   written by the shim when the task's tree is empty; absent = it did not get there
 ///   shim.sock, shim.log, logs/<stream>.<offset, 20 digits>
-/// Format of spec, tree, exit and of the socket's messages: magic "DLS1", u32 kind, then fields {u16 tag, u16 0, u32 length,
-/// bytes}, then tag 0xffff with the CRC-32 of all before. Little endian. Readers skip tags they don't know.
+/// Format of spec, tree, exit and of the socket's messages: magic "DLS1", u32 kind, then fields
+/// {u16 tag, u16 0, u32 length, bytes}, then tag 0xffff with the CRC-32 of all before. Little
+/// endian. Readers skip tags they don't know.
 /// Units: ms, bytes. Strings hold any bytes (argv, cwd and env: any but NUL).
 
 #include <cstdint>

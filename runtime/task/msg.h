@@ -1,8 +1,10 @@
 #pragma once
-/// runtime/task/msg.h: what a task's process and its agent say over the per-task Unix socket (runtime/wire/task.capnp).
-/// Client = the process (user program through libdlrun, shard host, feeder); server = the agent.
-/// The process finds the socket and the token in DLRUN_SOCKET and DLRUN_TOKEN (hex).
-/// First message Hello; the server answers Welcome, or Refused and closes. Versions: both send theirs, the lower one holds.
+/// runtime/task/msg.h: what a task's process and its agent say over the per-task Unix socket
+/// (runtime/wire/task.capnp). Client = the process (user program through libdlrun, shard host,
+/// feeder); server = the agent. The process finds the socket and the token in DLRUN_SOCKET and
+/// DLRUN_TOKEN (hex).
+/// First message Hello; the server answers Welcome, or Refused and closes. Versions: both send
+/// theirs, the lower one holds.
 
 #include <cstdint>
 #include <string>
@@ -21,14 +23,42 @@ inline constexpr std::uint32_t kProtocolVersion = 1;
 enum class PeerKind : std::uint8_t { kUser = 0, kShardHost = 1, kFeeder = 2 };
 
 // ---- process -> agent
-struct Hello { std::uint32_t version = kProtocolVersion; PeerKind kind{}; cluster::Token token{}; std::int64_t pid = 0; };
-struct Ready { cluster::TaskReadyInfo info; };                    ///< native: listening; service: serving
-struct ReportProgress { double fraction = 0; std::string text; };
-struct EnterBarrier { std::string name; std::uint64_t round = 0; };  ///< round: entries of this name by this process, from 1
-struct OpenInput { std::uint64_t request = 0; std::string input; };         ///< user -> agent: where is my feeder?
+struct Hello {
+  std::uint32_t version = kProtocolVersion;
+  PeerKind kind{};
+  cluster::Token token{};
+  std::int64_t pid = 0;
+};
+/// native: listening; service: serving
+struct Ready {
+  cluster::TaskReadyInfo info;
+};
+struct ReportProgress {
+  double fraction = 0;
+  std::string text;
+};
+/// round: entries of this name by this process, from 1
+struct EnterBarrier {
+  std::string name;
+  std::uint64_t round = 0;
+};
+/// user -> agent: where is my feeder?
+struct OpenInput {
+  std::uint64_t request = 0;
+  std::string input;
+};
 // feeder -> agent, on behalf of a consumer task of its node
-struct FeederFiles { std::uint64_t request = 0; TaskId consumer; std::string input; std::vector<io::FileEntry> files; };
-struct FeederLease { std::uint64_t request = 0; TaskId consumer; std::string input; std::uint32_t splits_max = 1;
+struct FeederFiles {
+  std::uint64_t request = 0;
+  TaskId consumer;
+  std::string input;
+  std::vector<io::FileEntry> files;
+};
+struct FeederLease {
+  std::uint64_t request = 0;
+  TaskId consumer;
+  std::string input;
+  std::uint32_t splits_max = 1;
   bool resync = false;
   std::vector<io::SplitKey> held;  ///< resync, held: io::Ledger::resync
   std::vector<io::SplitKey> done;
@@ -52,18 +82,47 @@ struct Welcome {
   Epoch epoch;
   std::uint32_t world = 1;
   std::string job_name;
-  ps::PsView ps;                          ///< shards of the job, empty when it has none
+  ps::PsView ps;  ///< shards of the job, empty when it has none
   std::vector<io::InputSpec> inputs;
 };
-struct Refused { Errc code{}; std::string reason; };
-struct BarrierPassed { std::string name; std::uint64_t round = 0; };
-struct InputAt { std::uint64_t request = 0; Errc error{}; std::string error_context; std::string feeder_socket; cluster::Token consumer_token{}; };
-struct WorkerLeft { TaskId worker; };                ///< to a shard host: its clocks leave the set
+struct Refused {
+  Errc code{};
+  std::string reason;
+};
+struct BarrierPassed {
+  std::string name;
+  std::uint64_t round = 0;
+};
+struct InputAt {
+  std::uint64_t request = 0;
+  Errc error{};
+  std::string error_context;
+  std::string feeder_socket;
+  cluster::Token consumer_token{};
+};
+struct WorkerLeft {
+  TaskId worker;
+};  ///< to a shard host: its clocks leave the set
 /// To a feeder: this token may attach as this consumer.
-struct AdmitConsumer { cluster::Token token{}; TaskId consumer; Epoch epoch; io::InputSpec input; };
-struct DropConsumer { TaskId consumer; };
-struct FeederReply { std::uint64_t request = 0; Errc error{}; std::string error_context; io::LeaseAnswer answer; };  ///< to Files and Lease
-struct StopNow {};                                   ///< end in good order: a TERM follows after the grace
-using ToClient = std::variant<Welcome, Refused, BarrierPassed, InputAt, WorkerLeft, AdmitConsumer, DropConsumer, FeederReply, StopNow>;
+struct AdmitConsumer {
+  cluster::Token token{};
+  TaskId consumer;
+  Epoch epoch;
+  io::InputSpec input;
+};
+struct DropConsumer {
+  TaskId consumer;
+};
+/// to Files and Lease
+struct FeederReply {
+  std::uint64_t request = 0;
+  Errc error{};
+  std::string error_context;
+  io::LeaseAnswer answer;
+};
+/// end in good order: a TERM follows after the grace
+struct StopNow {};
+using ToClient = std::variant<Welcome, Refused, BarrierPassed, InputAt, WorkerLeft, AdmitConsumer,
+                              DropConsumer, FeederReply, StopNow>;
 
 }  // namespace dlrun::task

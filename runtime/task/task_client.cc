@@ -54,8 +54,8 @@ class TaskClient::Impl {
                   "socket path '" + options_.socket_path + "' is empty or longer than 107 bytes");
     }
     DLRUN_ASSIGN(wake_, os::make_eventfd());
-    // Unique among all clients of the task, so that answers find their call, and above those of every
-    // earlier client: the job knows an old lease request by its number.
+    // Unique among all clients of the task, so that answers find their call, and above those of
+    // every earlier client: the job knows an old lease request by its number.
     std::uint64_t random = 0;
     if (::getrandom(&random, sizeof random, 0) != sizeof random) return fail_errno("getrandom");
     const auto ms =
@@ -104,7 +104,8 @@ class TaskClient::Impl {
       if (queued_bytes_ + bytes.size() > options_.queue_bytes_max) {
         return fail(Errc::kOverloaded, "the agent does not read what this process sends");
       }
-      // Ready and progress are state: the latest is repeated at a reconnect, so they never wait in the queue while lost.
+      // Ready and progress are state: the latest is repeated at a reconnect, so they never wait in
+      // the queue while lost.
       std::string* state = std::holds_alternative<Ready>(message)            ? &ready_
                            : std::holds_alternative<ReportProgress>(message) ? &progress_
                                                                              : nullptr;
@@ -189,7 +190,7 @@ class TaskClient::Impl {
   };
   struct Frame {
     std::string bytes;
-    bool keep = false;                     ///< one-way: sent after a reconnect too
+    bool keep = false;                      ///< one-way: sent after a reconnect too
     const std::string* state_of = nullptr;  ///< ready_ or progress_, of which it says the latest
   };
 
@@ -207,8 +208,8 @@ class TaskClient::Impl {
     out_.push_back({std::move(bytes), keep, nullptr});
   }
 
-  /// What was queued of the same state and not begun to be sent is out of date: it is replaced in its place, so that a
-  /// script that reports more often than the agent reads fills no queue.
+  /// What was queued of the same state and not begun to be sent is out of date: it is replaced in
+  /// its place, so that a script that reports more often than the agent reads fills no queue.
   void push_state(std::string bytes, const std::string* state) {
     for (std::size_t i = head_sent_ > 0 ? 1 : 0; i < out_.size(); ++i) {
       if (out_[i].state_of != state) continue;
@@ -243,7 +244,8 @@ class TaskClient::Impl {
     return std::move(*entry->answer);
   }
 
-  // ---- the thread -----------------------------------------------------------------------------------------------
+  // ---- the thread
+  // -----------------------------------------------------------------------------------------------
 
   void run() {
     auto backoff = kBackoffMin;
@@ -423,7 +425,8 @@ class TaskClient::Impl {
     return true;
   }
 
-  /// True when the message needs nobody else: it answers a call, or a call that is not waiting any more.
+  /// True when the message needs nobody else: it answers a call, or a call that is not waiting any
+  /// more.
   bool answer_call(ToClient& message) {
     const auto* barrier = std::get_if<BarrierPassed>(&message);
     std::uint64_t request = 0;
@@ -536,7 +539,8 @@ TaskClient::~TaskClient() {
   if (impl_ != nullptr && impl_->forked()) {
     impl_->abandon_in_child();
     (void)impl_
-        .release();  // its thread and its locks are the parent's: there is nothing to destroy safely
+        // its thread and its locks are the parent's: there is nothing to destroy safely
+        .release();
   }
 }
 

@@ -1,21 +1,27 @@
 #pragma once
-/// runtime/task/task_client.h: the process side of the per-task Unix socket. No CAF; linked into libdlrun.
-/// One reader thread per client. Frames: u32 length (little endian) + one Cap'n Proto message (wire/task.capnp), <= 16 MiB.
+/// runtime/task/task_client.h: the process side of the per-task Unix socket. No CAF; linked into
+/// libdlrun. One reader thread per client. Frames: u32 length (little endian) + one Cap'n Proto
+/// message (wire/task.capnp), <= 16 MiB.
 ///
 /// States: Connected -1-> Lost -2-> Connected; Lost -3-> Closed; any -4-> Closed
-///   1: the agent died or was restarted. 2: same path, same token, Hello/Welcome again, with backoff 20 ms .. 1 s.
+///   1: the agent died or was restarted. 2: same path, same token, Hello/Welcome again, with
+///      backoff 20 ms .. 1 s.
 ///   3: reconnect_for is over, or the agent refused us. 4: the destructor.
 /// What a reconnect does with what was under way:
 ///   - Ready and the last ReportProgress are state: they are sent again;
 ///   - barrier(), open_input() and feeder_files() are repeated as they were: they are idempotent;
-///   - feeder_lease() ends with kUnavailable: ask again with resync = true and what the consumer holds;
-/// Errors: kUnavailable (Closed, or lost while waiting), kDeadlineExceeded, kPermissionDenied (token), kUnsupported (version),
-///   kOverloaded (send queue full), kInvalidArgument (a message over 16 MiB), kFailedPrecondition (used after fork).
-/// Bounds: queue_messages_max unread messages and queue_bytes_max unsent bytes; when the unread queue is full the oldest is
-///   dropped and dropped() counts it.
-/// Threads: every method may be called from any thread. `on_message` runs on the client's thread and must not block in it.
-/// Fork: a child of fork() must not use a client made by its parent: calls return kFailedPrecondition, and the destructor
-///   there only closes the descriptor. The descriptor is close-on-exec.
+///   - feeder_lease() ends with kUnavailable: ask again with resync = true and what the consumer
+///     holds;
+/// Errors: kUnavailable (Closed, or lost while waiting), kDeadlineExceeded, kPermissionDenied
+///   (token), kUnsupported (version), kOverloaded (send queue full), kInvalidArgument (a message
+///   over 16 MiB), kFailedPrecondition (used after fork).
+/// Bounds: queue_messages_max unread messages and queue_bytes_max unsent bytes; when the unread
+///   queue is full the oldest is dropped and dropped() counts it.
+/// Threads: every method may be called from any thread. `on_message` runs on the client's thread
+/// and must not block in it.
+/// Fork: a child of fork() must not use a client made by its parent: calls return
+///   kFailedPrecondition, and the destructor there only closes the descriptor. The descriptor is
+///   close-on-exec.
 
 #include <cstdint>
 #include <functional>
@@ -40,11 +46,13 @@ struct ClientOptions {
   std::size_t queue_bytes_max = 32u << 20;
   /// Gets every message that answers no waiting call. Unset: they queue for receive().
   std::function<void(ToClient)> on_message;
-  /// Called once, on the client's thread, when the client is Closed for good other than by its destructor.
+  /// Called once, on the client's thread, when the client is Closed for good other than by its
+  /// destructor.
   std::function<void(Error)> on_closed;
 };
 
-/// From the values of DLRUN_SOCKET and DLRUN_TOKEN (64 hex digits). kInvalidArgument says which is missing or malformed.
+/// From the values of DLRUN_SOCKET and DLRUN_TOKEN (64 hex digits). kInvalidArgument says which is
+/// missing or malformed.
 Result<ClientOptions> client_options(std::string_view socket_path, std::string_view token_hex,
                                      PeerKind kind);
 Result<cluster::Token> parse_token(std::string_view hex);
@@ -64,7 +72,8 @@ class TaskClient {
   /// The next message that answers no call. StopNow comes here too.
   Result<ToClient> receive(Duration timeout);
 
-  // Calls. Each waits for its own answer; an InputAt or FeederReply that carries an error becomes that error.
+  // Calls. Each waits for its own answer; an InputAt or FeederReply that carries an error becomes
+  // that error.
   Status barrier(const std::string& name, Duration timeout);
   Result<InputAt> open_input(const std::string& input, Duration timeout);
   Status feeder_files(const TaskId& consumer, const std::string& input,

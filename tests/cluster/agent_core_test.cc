@@ -181,7 +181,8 @@ TEST_F(AgentTest, ReattachesToWhatItFindsOnDisk) {
   ended.rank = 1;
   PrepareTask other = prepare();
   other.task = ended;
-  core_.recover(FoundTask{other, start(), 43, TaskEnd{.cause = Cause::kExit, .code = 4}, std::nullopt});
+  core_.recover(
+      FoundTask{other, start(), 43, TaskEnd{.cause = Cause::kExit, .code = 4}, std::nullopt});
   link();
   const Register message = said<Register>().at(0);
   ASSERT_EQ(message.tasks.size(), 2u);
@@ -319,7 +320,8 @@ TEST_F(AgentTest, StopsOfTasksThatAreNotHereAreRememberedWithinTheBound) {
   core_ = AgentCore(small);
   link();
   const auto stop = [&](std::uint64_t job) {
-    tell(StopTask{TaskId{JobId{job}, "worker", 0, Generation{1}}, Epoch{1, job}, {}, Cause::kUserKill});
+    tell(StopTask{
+        TaskId{JobId{job}, "worker", 0, Generation{1}}, Epoch{1, job}, {}, Cause::kUserKill});
   };
   for (std::uint64_t job = 1; job <= 100; ++job) stop(job);
   EXPECT_LE(core_.tombstones(), 4u);

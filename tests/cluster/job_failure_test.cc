@@ -1,4 +1,5 @@
-// Who failed first, what a coordinator's restart must not begin anew, and what a node could not do as asked.
+// Who failed first, what a coordinator's restart must not begin anew, and what a node could not do
+// as asked.
 
 #include "runtime/cluster/core/job_core.h"
 #include "tests/cluster/harness.h"

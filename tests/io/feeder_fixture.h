@@ -1,5 +1,6 @@
 #pragma once
-/// tests/io/feeder_fixture.h: a Feeder over files in a temporary folder, with a job in memory, and consumers that read it.
+/// tests/io/feeder_fixture.h: a Feeder over files in a temporary folder, with a job in memory, and
+/// consumers that read it.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -5,7 +5,8 @@
 namespace dlrun::io {
 namespace {
 
-/// A consumer as libdlrun is one: it attaches again with what it has, and may hold a batch over that.
+/// A consumer as libdlrun is one: it attaches again with what it has, and may hold a batch over
+/// that.
 struct Reader {
   struct Held {
     std::shared_ptr<PipeReader> pipe;

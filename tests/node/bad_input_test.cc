@@ -1,4 +1,5 @@
-// What real daemons answer when what they are given cannot work: jobs, requests, folders, disks, clocks.
+// What real daemons answer when what they are given cannot work: jobs, requests, folders, disks,
+// clocks.
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -366,7 +367,8 @@ TEST_F(BadInput, AClockThatIsSetBackChangesNoLeaseAndLetsNoExpiredTokenIn) {
     }
     EXPECT_EQ(run(spec({"/bin/true"})).at("state"), "SUCCEEDED") << "shifted by " << shift_s;
   }
-  // Two minutes back a new machine may join: certificates are valid from five minutes before they were made.
+  // Two minutes back a new machine may join: certificates are valid from five minutes before they
+  // were made.
   set_clock(-120);
   cluster.start_agent("n1");
   wait_nodes(2);

@@ -1,7 +1,8 @@
-// kill -9 of every kind of process at random moments of real training jobs (two workers, two shards, feeders), one cluster for
-// all. A job outlives its coordinator, agents and feeders: it is struck several times, must succeed, and its workers must have
-// read every row of every pass exactly once. It does not outlive a worker, a shard or a shim: the right one is named. After each,
-// no process is left but daemons and feeders, no memory of the input pipe, and no descriptor.
+// kill -9 of every kind of process at random moments of real training jobs (two workers, two
+// shards, feeders), one cluster for all. A job outlives its coordinator, agents and feeders: it is
+// struck several times, must succeed, and its workers must have read every row of every pass
+// exactly once. It does not outlive a worker, a shard or a shim: the right one is named. After
+// each, no process is left but daemons and feeders, no memory of the input pipe, and no descriptor.
 // DLRUN_LONG: 50 moments per kind instead of 5. The seed is printed; DLRUN_SEED replays it.
 
 #include <dirent.h>
@@ -38,12 +39,15 @@ struct Running {
   std::string cmdline;  ///< words separated by NUL
 };
 
-/// Processes that carry `folder` in their command line, environment or working directory, but for `except`.
+/// Processes that carry `folder` in their command line, environment or working directory, but for
+/// `except`.
 std::vector<Running> processes_of(const std::string& folder, const std::vector<pid_t>& except) {
   std::vector<Running> out;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
-    if (pid <= 0 || pid == ::getpid() || std::find(except.begin(), except.end(), pid) != except.end()) continue;
+    if (pid <= 0 || pid == ::getpid() ||
+        std::find(except.begin(), except.end(), pid) != except.end())
+      continue;
     const std::string cmdline = text_of(entry.path() / "cmdline");
     std::error_code gone;
     const std::string cwd = std::filesystem::read_symlink(entry.path() / "cwd", gone);
@@ -273,10 +277,10 @@ class Kill : public ::testing::TestWithParam<std::string> {
   }
 
   void print_workers(const std::string& job) {
-    for (const char* rank : {"0", "1"})
+    for (const char* task : {"worker/0", "worker/1", "ps/0", "ps/1"})
       std::fprintf(
-          stderr, "worker %s: %s\n", rank,
-          cluster().get_text("/api/v1/jobs/" + job + "/logs/worker/" + rank + "/stderr").c_str());
+          stderr, "%s: %s\n", task,
+          cluster().get_text("/api/v1/jobs/" + job + "/logs/" + task + "/stderr").c_str());
   }
 
   /// A worker, a shard, or the shim of one of them; which task it was.
@@ -302,6 +306,7 @@ class Kill : public ::testing::TestWithParam<std::string> {
     const json running = wait_running(job);
     pause(500);
     const std::string who = kill_one(running, kind);
+    if (HasFailure() || who.empty()) print_workers(job);
     ASSERT_NE(who, "") << "no " << kind << " to kill: " << running.dump();
     const json view = wait_final(job);
     EXPECT_EQ(view.value("state", ""), kind == "shim" ? "LOST" : "FAILED") << view.dump();

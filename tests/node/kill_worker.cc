@@ -1,5 +1,6 @@
-/// kill_worker OUT GATE: a worker of the kill test. Reads its share of "train", pushes one row to the shards for every batch,
-/// and at its end leaves what it read in OUT.<rank>: pass and first id of each row. Slow until the file GATE is there.
+/// kill_worker OUT GATE: a worker of the kill test. Reads its share of "train", pushes one row to
+/// the shards for every batch, and at its end leaves what it read in OUT.<rank>: pass and first id
+/// of each row. Slow until the file GATE is there.
 
 #include <unistd.h>
 

@@ -13,8 +13,8 @@
 #include "runtime/cluster/actor/port_probe.h"
 #include "runtime/cluster/actor/task_dir.h"
 #include "runtime/logs/log_shipper.h"
-#include "runtime/security/secret.h"
 #include "runtime/os/serial_worker.h"
+#include "runtime/security/secret.h"
 #include "runtime/shim/shim_client.h"
 #include "runtime/task/task_server.h"
 
@@ -451,15 +451,16 @@ class AgentHost::Impl {
   std::function<void(HostEvent)> emit_;
   std::map<TaskId, Task> tasks_;
   std::map<TaskId, TaskEnd> ended_;  ///< not told yet: their feeders may have news
-  bool closing_ = false;  ///< of the worker
+  bool closing_ = false;             ///< of the worker
   LatestProgress progress_;
   std::unique_ptr<task::TaskServer> server_;
   std::unique_ptr<shim::ShimClient> shims_;
   std::unique_ptr<logs::LogShipper> shipper_;
   std::unique_ptr<Feeders> feeders_;
   os::SerialWorker publisher_;  ///< outputs go to the disk here: no task waits for what is large
-  os::SerialWorker janitor_;    ///< removes what tasks left: may take long, and starts and kills must not wait for it
-  os::SerialWorker worker_;     ///< last: its thread ends first
+  /// removes what tasks left: may take long, and starts and kills must not wait for it
+  os::SerialWorker janitor_;
+  os::SerialWorker worker_;  ///< last: its thread ends first
 };
 
 AgentHost::AgentHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

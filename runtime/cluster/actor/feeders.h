@@ -46,7 +46,8 @@ class Feeders {
   /// Ends what an earlier agent left: consumers ask again and get a new one.
   void sweep();
   void open_input(const PrepareTask& consumer, const task::OpenInput& request);
-  /// True: its feeder was told and will answer FeederGone; until forget() it speaks for the consumer.
+  /// True: its feeder was told and will answer FeederGone; until forget() it speaks for the
+  /// consumer.
   [[nodiscard]] bool drop_consumer(const TaskId& consumer);
   void forget(const TaskId& consumer) { leaving_.erase(consumer); }
   bool is_feeder(const TaskId& task) const { return task.job.value == 0; }

@@ -75,8 +75,9 @@ AgentEffects AgentCore::start(Now now) {
 
 void AgentCore::register_now(Now now) {
   if (register_after_ == Duration::zero()) answer_from_ = register_sequence_ + 1;
-  Register message{settings_.node, settings_.incarnation, settings_.address,    settings_.capacity,
-                   {},             settings_.version,     ++register_sequence_};
+  Register message{
+      settings_.node,    settings_.incarnation, settings_.address, settings_.capacity, {},
+      settings_.version, ++register_sequence_};
   for (const auto& [id, task] : tasks_) message.tasks.push_back(update_of(task));
   out_.push_back(SendToCoordinator{std::move(message)});
   register_after_ = register_after_ == Duration::zero()
@@ -109,7 +110,8 @@ AgentEffects AgentCore::on_link_down(Now now) {
 }
 
 AgentEffects AgentCore::on_message(const ToAgent& message, Now now) {
-  if (registered_ && now.at >= ack_deadline_) unregister(now);  // a process that was stopped wakes up late
+  // a process that was stopped wakes up late
+  if (registered_ && now.at >= ack_deadline_) unregister(now);
   std::visit([&](const auto& m) { on(m, now); }, message);
   return take();
 }
@@ -218,7 +220,8 @@ void AgentCore::on(const PrepareTask& message, Now now) {
   const bool over =
       tombstones_.count({message.task, message.epoch}) != 0 && !settings_.bugs.has("no_tombstones");
   Epoch& newest = newest_epoch_[message.task.job];
-  if (over || message.epoch < newest || message.epoch < epoch_floor_) return unknown(message.task, message.epoch);
+  if (over || message.epoch < newest || message.epoch < epoch_floor_)
+    return unknown(message.task, message.epoch);
   newest = message.epoch;
   Task& task = tasks_[message.task];
   task = {};
@@ -246,8 +249,7 @@ void AgentCore::on(const StartTask& message, Now) {
 
 void AgentCore::spawn(Task& task) {
   task.spawning = true;
-  StartTask start =
-      task.start.value_or(StartTask{task.prepare.task, task.prepare.epoch, {}, {}});
+  StartTask start = task.start.value_or(StartTask{task.prepare.task, task.prepare.epoch, {}, {}});
   out_.push_back(SpawnShim{task.prepare, std::move(start)});
 }
 
@@ -305,7 +307,8 @@ void AgentCore::tell_end_when_all_is_told(const TaskId& id, Epoch epoch) {
 }
 
 void AgentCore::on(const SplitDoneAck& message, Now) {
-  if (pending_.erase(done_key(message.task, message.input, message.split_id, message.pass)) == 0) return;
+  if (pending_.erase(done_key(message.task, message.input, message.split_id, message.pass)) == 0)
+    return;
   tell_end_when_all_is_told(message.task, message.epoch);
 }
 
@@ -314,16 +317,16 @@ void AgentCore::on(const CommitOutputs& message, Now) {
   const bool over = message.epoch < epoch_floor_ ||
                     (newest != newest_epoch_.end() && message.epoch < newest->second);
   if (over)
-    out_.push_back(SendToCoordinator{OutputsCommitted{message.task, message.epoch,
-                                                      Errc::kStaleEpoch, "its epoch is over"}});
+    out_.push_back(SendToCoordinator{
+        OutputsCommitted{message.task, message.epoch, Errc::kStaleEpoch, "its epoch is over"}});
   else
     out_.push_back(PublishOutputs{message});
 }
 
 AgentEffects AgentCore::on_published(const TaskId& task, Epoch epoch, const Status& status, Now) {
-  out_.push_back(SendToCoordinator{
-      OutputsCommitted{task, epoch, status ? Errc{} : status.error().code,
-                       status ? std::string() : status.error().context}});
+  out_.push_back(
+      SendToCoordinator{OutputsCommitted{task, epoch, status ? Errc{} : status.error().code,
+                                         status ? std::string() : status.error().context}});
   return take();
 }
 
@@ -383,8 +386,8 @@ AgentEffects AgentCore::on_started(const TaskId& id, std::int64_t pid, Now,
   return take();
 }
 
-/// Its shim says so, or the program itself: whichever is heard first. A stop that was asked while it
-/// was being started is carried out now.
+/// Its shim says so, or the program itself: whichever is heard first. A stop that was asked while
+/// it was being started is carried out now.
 void AgentCore::runs(Task& task, TaskState state) {
   const bool first = task.state < TaskState::kRunning;
   task.spawning = false;
@@ -432,7 +435,8 @@ TaskUpdate AgentCore::update_of(const Task& task) const {
   update.epoch = task.prepare.epoch;
   update.state = task.state;
   // its end waits until what it finished reading is recorded: else its splits would be read again
-  if (task.state == TaskState::kEnded && splits_pending(task.prepare.task)) update.state = TaskState::kStopping;
+  if (task.state == TaskState::kEnded && splits_pending(task.prepare.task))
+    update.state = TaskState::kStopping;
   if (update.state == TaskState::kEnded) update.end = task.end;
   update.ready = task.ready;
   update.pid = task.pid;
@@ -510,7 +514,8 @@ AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& inpu
         consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
     return take();
   }
-  // The feeder asks one at a time: an older request has been given up, and said late its resync would undo this one.
+  // The feeder asks one at a time: an older request has been given up, and said late its resync
+  // would undo this one.
   std::erase_if(pending_, [&](const auto& entry) {
     const auto* older = std::get_if<LeaseSplits>(&entry.second.message);
     return older != nullptr && older->task == consumer && older->input == input &&

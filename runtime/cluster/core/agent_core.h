@@ -5,8 +5,8 @@
 /// The link:   Unregistered -1-> Registered -2-> Unregistered
 ///   1: RegisterAck. 2: no HeartbeatAck for `lease`, or HeartbeatAck{known = false} or of a higher
 ///   term, or on_link_down().
-///      Tasks run on; Register is repeated with backoff. Nothing is prepared or started before the answer: by then the
-///      coordinator may have given this node's ports to others.
+///      Tasks run on; Register is repeated with backoff. Nothing is prepared or started before the
+///      answer: by then the coordinator may have given this node's ports to others.
 /// A task:     (new) -1-> Preparing -2-> Prepared -3-> Starting -4-> Running -5-> Ready
 ///                       each -6-> Stopping -7-> Ended -8-> (forgotten)
 ///   1: PrepareTask of an epoch not below the newest seen of its job. 2: on_prepared. 3: StartTask,
@@ -93,7 +93,8 @@ struct DeliverWorkerGone {
   TaskId shard_task;
   TaskId worker;
 };
-/// Put the outputs in their places, each whole or not at all; then on_published(). May come again: what is there already stands.
+/// Put the outputs in their places, each whole or not at all; then on_published(). May come again:
+/// what is there already stands.
 struct PublishOutputs {
   CommitOutputs commit;
 };

@@ -35,9 +35,9 @@ JobId job_of(const Event& event) {
 
 std::string_view kind_of(const Event& event) {
   static constexpr std::string_view kNames[] = {
-      "term_started", "baseline",    "node_joined",   "node_state_changed", "job_submitted",
-      "job_placed",   "job_state",   "task_ended",    "job_kill_requested", "generation_ended",
-      "job_ended",    "input_files", "splits_leased", "split_finished",     "barrier_met",
+      "term_started", "baseline",       "node_joined",   "node_state_changed", "job_submitted",
+      "job_placed",   "job_state",      "task_ended",    "job_kill_requested", "generation_ended",
+      "job_ended",    "input_files",    "splits_leased", "split_finished",     "barrier_met",
       "job_held",     "commit_granted", "task_warned"};
   static_assert(std::size(kNames) == std::variant_size_v<Event>);
   return kNames[event.index()];

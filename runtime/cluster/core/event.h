@@ -180,7 +180,8 @@ struct JobHeld {
   friend bool operator==(const JobHeld&, const JobHeld&) = default;
 };
 
-/// Every task that counts has ended well: this generation's outputs may take their places. No other generation follows.
+/// Every task that counts has ended well: this generation's outputs may take their places. No other
+/// generation follows.
 struct CommitGranted {
   JobId job;
   Generation generation;
@@ -188,8 +189,8 @@ struct CommitGranted {
   friend bool operator==(const CommitGranted&, const CommitGranted&) = default;
 };
 
-/// The node could not do something as asked (a memory limit without a cgroup); the task runs all the
-/// same. Once per task and text.
+/// The node could not do something as asked (a memory limit without a cgroup); the task runs all
+/// the same. Once per task and text.
 struct TaskWarned {
   TaskId task;
   Epoch epoch;

@@ -173,10 +173,12 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   TaskId id = update.task;
   if (accept_stale) id.generation = record_.generation;
   const auto index = record_.index_of(id);
-  const bool current = (update.epoch == epoch() && index && node_of(*index) == from) || (accept_stale && index);
+  const bool current =
+      (update.epoch == epoch() && index && node_of(*index) == from) || (accept_stale && index);
   if (!current) {
     if (update.state == TaskState::kEnded)
-      gate_.stage({record_.id, false, {}, {SendToAgent{from, TaskEndAck{update.task, update.epoch}}}, {}});
+      gate_.stage(
+          {record_.id, false, {}, {SendToAgent{from, TaskEndAck{update.task, update.epoch}}}, {}});
     else
       out_.push_back(
           SendToAgent{from, StopTask{update.task, update.epoch, Duration{0}, Cause::kCoordinator}});
@@ -252,7 +254,8 @@ void JobCore::begin_generation(Now now) {
   time_limit_at_.reset();
   const Duration limit = record_.spec->time_limit;
   if (limit > Duration::zero()) {
-    // What went by before a restart of the coordinator counts; a clock that was set back adds nothing.
+    // What went by before a restart of the coordinator counts; a clock that was set back adds
+    // nothing.
     const Duration past{now.wall.ns - record_.placed_at.ns};
     time_limit_at_ = now.at + limit - std::clamp(past, Duration::zero(), limit);
   }

@@ -5,7 +5,8 @@
 ///     | ^                                                                             |
 ///     11 11                                                                           |
 ///     v |                                                                             |
-///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (all have ended)
+///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (all have
+///   ended)
 ///     ^ ^            |            |             |            |            ^      |    |    |     |
 ///     | |            +------------+------6------+------------+------------+      |    |    9     12
 ///     | |                                                                       |    |    |     v
@@ -24,8 +25,8 @@
 ///   5: every batch task ended well (services and shard hosts are stopped, which counts as
 ///   success), or a task failed
 ///      (siblings get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
-///      A worker's failure waits `blame_window` for the end of a shard or role that it leans on: that
-///      one is named then.
+///      A worker's failure waits `blame_window` for the end of a shard or role that it leans on:
+///      that one is named then.
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
 ///   7: all tasks have ended, or their nodes are lost.
 ///   8: the cause is in the restart policy and restarts are left: a new generation, under a new
@@ -78,8 +79,8 @@ struct JobSettings {
   Duration service_grace{
       std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
   Duration commit_timeout{std::chrono::seconds(120)};  ///< of the outputs of a job that succeeded
-  /// How long the failure of a task waits for the end of one that it leans on, before it is recorded
-  /// as the first.
+  /// How long the failure of a task waits for the end of one that it leans on, before it is
+  /// recorded as the first.
   Duration blame_window{std::chrono::milliseconds(700)};
   PlantedBugs bugs;
 };

@@ -12,7 +12,8 @@ void JobCore::make_ledger() {
   ledger_.reset();
   if (!record_.spec->inputs.empty() && make_ledger_) ledger_ = make_ledger_(record_.spec->inputs);
   if (ledger_)
-    for (const LedgerOp& op : record_.ledger_ops) std::visit([this](const auto& o) { replay(o); }, op);
+    for (const LedgerOp& op : record_.ledger_ops)
+      std::visit([this](const auto& o) { replay(o); }, op);
   record_.ledger_ops.clear();
 }
 
@@ -43,7 +44,9 @@ bool JobCore::take_done(const TaskId& consumer, const std::string& input,
   return changed;
 }
 
-void JobCore::replay(const SplitFinished& op) { (void)ledger_->done(op.input, op.consumer, op.split_id, op.pass); }
+void JobCore::replay(const SplitFinished& op) {
+  (void)ledger_->done(op.input, op.consumer, op.split_id, op.pass);
+}
 
 void JobCore::replay(const TaskEnded& op) {
   if (const auto index = record_.index_of(op.task)) drop_consumer(*index);
@@ -163,8 +166,8 @@ void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
   const auto index = live_task(arrive.task, arrive.epoch, error, context);
   if (!index) return;  // of an epoch that is over: its agent is told to stop it
   const BarrierSet::Key key{arrive.task.role, arrive.name};
-  const bool old = arrive.round < open_round(record_, key) &&
-                   !settings_.bugs.has("barrier_counts_repeats");
+  const bool old =
+      arrive.round < open_round(record_, key) && !settings_.bugs.has("barrier_counts_repeats");
   if (old)
     return send_after_durable(*index,
                               BarrierDone{arrive.task, arrive.epoch, arrive.name, arrive.round});

@@ -49,7 +49,7 @@ struct JobRecord {
   std::vector<PlacedTask> tasks;          ///< empty = not placed
   std::map<std::size_t, EndedTask> ends;  ///< by index in `tasks`
   std::set<std::pair<std::size_t, std::string>> warned;
-  bool running_seen = false;              ///< kRunning was recorded for this generation
+  bool running_seen = false;  ///< kRunning was recorded for this generation
   Verdict verdict = Verdict::kNone;
   std::optional<std::size_t> first_failed;  ///< index in `tasks`
   bool kill_requested = false;

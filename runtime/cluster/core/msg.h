@@ -26,8 +26,9 @@ namespace dlrun::cluster {
 enum class RoleKind : std::uint8_t { kBatch = 0, kService = 1 };
 /// kProcess: argv is a program. kShardHost: dlrun's own parameter shard (argv empty).
 enum class RoleProgram : std::uint8_t { kProcess = 0, kShardHost = 1 };
-/// When a task counts as ready, for the roles that come after it. kRunning: its program runs. kTold: it has said so (dlrun_ready). kPort:
-/// its first leased port takes connections. A shard host always says so itself.
+/// When a task counts as ready, for the roles that come after it. kRunning: its program runs.
+/// kTold: it has said so (dlrun_ready). kPort: its first leased port takes connections. A shard
+/// host always says so itself.
 enum class ReadyWhen : std::uint8_t { kRunning = 0, kTold = 1, kPort = 2 };
 enum class EnvPolicy : std::uint8_t {
   kClean = 0,
@@ -70,8 +71,9 @@ enum class Cause : std::uint8_t {
   kStopped = 12,      ///< its peers are done: it was told to stop, and that is a good end
 };
 
-/// A folder that appears whole, and only when the job has succeeded. Rank 0 of `role` writes into the folder that
-/// DLRUN_OUTPUT_<NAME> names, beside `path` on its node; the job actor grants the rename at the end (COMMITTING).
+/// A folder that appears whole, and only when the job has succeeded. Rank 0 of `role` writes into
+/// the folder that DLRUN_OUTPUT_<NAME> names, beside `path` on its node; the job actor grants the
+/// rename at the end (COMMITTING).
 struct OutputSpec {
   std::string name;
   std::string path;  ///< absolute
@@ -99,7 +101,7 @@ struct JobSpec {
       std::chrono::seconds(2)};  ///< TERM to KILL of the siblings of a failed rank
   EnvPolicy env_policy = EnvPolicy::kInherit;
   EnvList submit_env;
-  std::string cwd;  ///< the submitter's directory
+  std::string cwd;    ///< the submitter's directory
   bool hold = false;  ///< submitted as HELD: waits for a release
   std::vector<OutputSpec> outputs;
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
@@ -166,8 +168,9 @@ struct RegisterAck {
   std::string log_endpoint;           ///< where logs are shipped (data plane)
   std::string log_key;                ///< the coordinator's CURVE public key (Z85)
   std::vector<TaskId> unknown_tasks;  ///< kill these: they belong to no live epoch
-  Epoch epoch_floor;                  ///< no live epoch of this node is below: refuse PrepareTask of those
-  std::uint64_t sequence = 0;         ///< of the Register that this answers
+  /// no live epoch of this node is below: refuse PrepareTask of those
+  Epoch epoch_floor;
+  std::uint64_t sequence = 0;  ///< of the Register that this answers
   friend bool operator==(const RegisterAck&, const RegisterAck&) = default;
 };
 
@@ -191,7 +194,7 @@ struct PrepareTask {
   bool start_at_once = false;  ///< a gang of one needs no barrier: Prepare and Start in one message
   ReadyWhen ready = ReadyWhen::kRunning;
   std::vector<OutputSpec> outputs;  ///< of this task
-  bool cwd_required = false;   ///< cwd was asked for: where it is missing the task does not start
+  bool cwd_required = false;  ///< cwd was asked for: where it is missing the task does not start
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
@@ -261,7 +264,8 @@ struct SplitDoneAck {
   friend bool operator==(const SplitDoneAck&, const SplitDoneAck&) = default;
 };
 
-/// The job has succeeded and its grant is on disk: put what `task` wrote in its place. Repeated until OutputsCommitted.
+/// The job has succeeded and its grant is on disk: put what `task` wrote in its place. Repeated
+/// until OutputsCommitted.
 struct CommitOutputs {
   TaskId task;
   Epoch epoch;
@@ -269,9 +273,8 @@ struct CommitOutputs {
   friend bool operator==(const CommitOutputs&, const CommitOutputs&) = default;
 };
 
-using ToAgent =
-    std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone, LeaseReply,
-                 TaskEndAck, HeartbeatAck, SplitDoneAck, CommitOutputs>;
+using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone,
+                             LeaseReply, TaskEndAck, HeartbeatAck, SplitDoneAck, CommitOutputs>;
 
 // ---- agent -> coordinator
 // --------------------------------------------------------------------------------------
@@ -338,8 +341,8 @@ struct InputFiles {
   friend bool operator==(const InputFiles&, const InputFiles&) = default;
 };
 /// `request` rises per consumer and input: a repeat of the last gets the same answer, an older one
-/// none. `done`: read and released, until an answer says that it is recorded. splits_max 0: the news
-/// alone.
+/// none. `done`: read and released, until an answer says that it is recorded. splits_max 0: the
+/// news alone.
 struct LeaseSplits {
   TaskId task;
   Epoch epoch;
