@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kRowBytes = 2 * SparseRoof::kDim * sizeof(float);
 constexpr std::uint32_t kWave = 32;
 
-[[gnu::target("avx2")]] void adagrad(float* row, const float* g, __m256 rate, __m256 epsilon) {
+void adagrad(float* row, const float* g, __m256 rate, __m256 epsilon) {
   for (int half = 0; half < 2; ++half) {
     const __m256 d = _mm256_loadu_ps(g + 8 * half);
     const __m256 n = _mm256_add_ps(_mm256_load_ps(row + 16 + 8 * half), _mm256_mul_ps(d, d));
@@ -86,8 +86,8 @@ void SparseRoof::waves(std::span<const std::uint64_t> keys, Work work) const {
   }
 }
 
-[[gnu::target("avx2")]] void SparseRoof::push(std::span<const std::uint64_t> keys,
-                                              const float* grads, float rate, float epsilon) {
+void SparseRoof::push(std::span<const std::uint64_t> keys, const float* grads, float rate,
+                      float epsilon) {
   waves(keys, [&](std::size_t i, float* row) {
     adagrad(row, grads + i * kDim, _mm256_set1_ps(rate), _mm256_set1_ps(epsilon));
   });
