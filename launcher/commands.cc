@@ -59,10 +59,12 @@ std::string percent(const json& progress) {
 
 }  // namespace
 
-/// The cluster that a command talks to: the configured one, or an embedded one for as long as this lives.
+/// The cluster that a command talks to: the configured one, or an embedded one for as long as this
+/// lives.
 class Commands::Cluster {
  public:
-  /// `nodes` 0: a question about what was: a coordinator alone will do. kNotFound when there is nothing to ask.
+  /// `nodes` 0: a question about what was: a coordinator alone will do. kNotFound when there is
+  /// nothing to ask.
   static Result<std::unique_ptr<Cluster>> open(const World& world, std::uint32_t nodes,
                                                std::int64_t cpu_milli, std::int64_t memory,
                                                const std::function<void(std::string)>& say) {

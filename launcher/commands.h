@@ -1,5 +1,6 @@
 #pragma once
-/// launcher/commands.h: what each command does once its line is understood. Each returns an exit code and prints what went wrong.
+/// launcher/commands.h: what each command does once its line is understood. Each returns an exit
+/// code and prints what went wrong.
 
 #include <cstdint>
 #include <functional>
@@ -72,8 +73,8 @@ class Commands {
   int certificates();
   int revoke(const std::string& node);
 
-  int fail_with(const Error& error,
-                int usual = 0) const;  ///< prints it; the code that fits, `usual` for bad arguments
+  /// prints it; the code that fits, `usual` for bad arguments
+  int fail_with(const Error& error, int usual = 0) const;
 
  private:
   class Cluster;

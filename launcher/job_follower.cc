@@ -18,8 +18,8 @@ using SteadyClock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr Duration kWhyAfter = std::chrono::seconds(2);
-constexpr std::size_t kFromBytesMax =
-    20u << 10;  // a longer request line would be refused; offsets keep it right without it
+// a longer request line would be refused; offsets keep it right without it
+constexpr std::size_t kFromBytesMax = 20u << 10;
 
 std::string text_of(const json& object, const char* name) {
   const auto found = object.find(name);
@@ -248,7 +248,8 @@ Result<bool> JobFollower::on_interrupt() {
 }
 
 Result<int> JobFollower::run() {
-  // The first view by a plain question: an unknown job is told at once, and the style is known before the first byte.
+  // The first view by a plain question: an unknown job is told at once, and the style is known
+  // before the first byte.
   DLRUN_ASSIGN(const std::string first,
                client_.call({.target = "/api/v1/jobs/" + url_encode(job_)}));
   last_view_ = first;

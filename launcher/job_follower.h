@@ -1,6 +1,7 @@
 #pragma once
-/// launcher/job_follower.h: watches one job to its end: its state and its logs, live, on one thread, without polling.
-/// Two event streams of REST feed it; each resumes where it was cut, and bytes that come twice are dropped by their offset.
+/// launcher/job_follower.h: watches one job to its end: its state and its logs, live, on one
+/// thread, without polling. Two event streams of REST feed it; each resumes where it was cut, and
+/// bytes that come twice are dropped by their offset.
 
 #include <cstdint>
 #include <map>

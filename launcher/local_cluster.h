@@ -1,13 +1,17 @@
 #pragma once
-/// launcher/local_cluster.h: clusters on this machine: the standing one of `dlrun up`, and the embedded one that lives as long as
-/// a command needs it. Both are children of a *guardian* (`dlrun local-guardian`), a process of its own session:
+/// launcher/local_cluster.h: clusters on this machine: the standing one of `dlrun up`, and the
+/// embedded one that lives as long as a command needs it. Both are children of a *guardian* (`dlrun
+/// local-guardian`), a process of its own session:
 ///
 ///   launcher --spawn--> guardian --spawn--> coordinator, agents (embedded: with PR_SET_PDEATHSIG)
-///      | flock(users.lock, shared)   | flock(users.lock, exclusive): got when the last user is gone, kill -9 included
-///      '--- REST --------------------'--> kills what still runs, ends the agents, then the coordinator, and itself
+///      | flock(users.lock,           | flock(users.lock, exclusive): got when the last user is
+///      |       shared)               | gone, kill -9 included; then it
+///      '--- REST --> coordinator     '--> kills what still runs, ends the agents, the coordinator
+///                                         and itself
 ///
-/// Folders: <home>/local/{users.lock, start.lock, guardian.json, guardian.log, coordinator/, node-N/, *.log}. The data stays, so
-/// that list, show and logs answer later: they bring up the coordinator alone.
+/// Folders: <home>/local/{users.lock, start.lock, guardian.json, guardian.log, coordinator/,
+/// node-N/, *.log}. The data stays, so that list, show and logs answer later: they bring up the
+/// coordinator alone.
 /// Errors: kUnavailable with the end of the log of what did not start.
 
 #include <functional>
@@ -34,14 +38,15 @@ struct LocalOptions {
 std::string local_folder(const World& world);        ///< <home>/local
 std::string coordinator_folder(const World& world);  ///< <home>/local/coordinator
 
-/// First and last port of node `index` of `nodes`: outside the kernel's ephemeral range, apart for each node, and at a place
-/// that depends on the folder, so that clusters of two users seldom meet.
+/// First and last port of node `index` of `nodes`: outside the kernel's ephemeral range, apart for
+/// each node, and at a place that depends on the folder, so that clusters of two users seldom meet.
 std::pair<std::uint16_t, std::uint16_t> port_range(const std::string& folder, std::uint32_t index,
                                                    std::uint32_t nodes);
 
 class EmbeddedCluster {
  public:
-  /// Joins the one that another command brought up, or brings one up; returns when `nodes` agents are in.
+  /// Joins the one that another command brought up, or brings one up; returns when `nodes` agents
+  /// are in.
   static Result<std::unique_ptr<EmbeddedCluster>> start(const World& world,
                                                         const LocalOptions& options);
   /// Leaves; when nobody else uses it, waits until its processes are gone.
@@ -62,7 +67,8 @@ Status start_standing(const World& world, const LocalOptions& options);
 Status stop_standing(const World& world);
 /// Whether <home>/cluster.json is of a standing local cluster whose guardian is gone.
 bool standing_is_stale(const World& world);
-/// "dlrun agent --join ..." for other machines, from the coordinator's cluster.json; "" when it has none.
+/// "dlrun agent --join ..." for other machines, from the coordinator's cluster.json; "" when it has
+/// none.
 std::string join_line(const World& world);
 
 /// `dlrun local-guardian ...`: hidden; started by the two above only.

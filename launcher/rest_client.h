@@ -1,7 +1,8 @@
 #pragma once
 /// launcher/rest_client.h: the REST face as the launcher uses it (libcurl behind a pimpl).
-/// Errors: kUnavailable (nobody answers), kDeadlineExceeded, kPermissionDenied (token), else the code of the server's problem with
-/// its detail. Threads: single owner.
+/// Errors: kUnavailable (nobody answers), kDeadlineExceeded, kPermissionDenied (token), else the
+/// code of the server's problem with its detail.
+/// Threads: single owner.
 
 #include <functional>
 #include <memory>
@@ -20,12 +21,14 @@ struct ClusterInfo {
   std::string ca_file;  ///< for https
 };
 
-/// Reads <folder>/cluster.json and the token file that it names. kNotFound when there is no cluster.json.
+/// Reads <folder>/cluster.json and the token file that it names. kNotFound when there is no
+/// cluster.json.
 Result<ClusterInfo> read_cluster_info(const std::string& folder);
 
 class RestClient {
  public:
-  /// `locate` is asked again whenever the server cannot be reached: it may have come back elsewhere.
+  /// `locate` is asked again whenever the server cannot be reached: it may have come back
+  /// elsewhere.
   explicit RestClient(std::function<Result<ClusterInfo>()> locate);
   ~RestClient();
 
@@ -36,22 +39,23 @@ class RestClient {
     std::string content_type = "application/json";
     std::string idempotency_key;
     Duration timeout = std::chrono::seconds(30);
-    Duration retry_for =
-        std::chrono::seconds(5);  ///< while unreachable or 503; only for calls that may be repeated
+    /// while unreachable or 503; only for calls that may be repeated
+    Duration retry_for = std::chrono::seconds(5);
   };
   /// The body of a 2xx answer.
   Result<std::string> call(const Call& call);
 
   /// A followed event stream, opened again where it was cut until `finished` says that it is over.
   struct Stream {
-    std::function<std::string()>
-        target;  ///< asked at each opening: it holds the place to resume at
+    /// asked at each opening: it holds the place to resume at
+    std::function<std::string()> target;
     std::function<void(const SseEvent&)> on_event;
     std::function<bool()> finished;
   };
   void follow(Stream stream);
-  /// Moves the followed streams along, waits at most `wait`, or until `extra_fd` (-1 = none) is readable: true then. An error
-  /// when a stream can never go on: the server refused it, or was unreachable for kGiveUp.
+  /// Moves the followed streams along, waits at most `wait`, or until `extra_fd` (-1 = none) is
+  /// readable: true then. An error when a stream can never go on: the server refused it, or was
+  /// unreachable for kGiveUp.
   Result<bool> pump(Duration wait, int extra_fd);
   bool idle() const;  ///< no stream is left
   void stop_following();

@@ -1,6 +1,7 @@
 #pragma once
-/// launcher/spec_from_flags.h: `dlrun run -n 4 --ps 2 ... -- python3 train.py`, and what flags add to a job file, as a JobSpec.
-/// Pure. Errors: kInvalidArgument that names the flag.
+/// launcher/spec_from_flags.h: `dlrun run -n 4 --ps 2 ... -- python3 train.py`, and what flags add
+/// to a job file, as a JobSpec. Pure.
+/// Errors: kInvalidArgument that names the flag.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
-/// launcher/sse_parser.h: server-sent events (WHATWG) from pieces of a body. Bounds: kEventBytesMax per event; beyond it the
-/// stream is broken.
+/// launcher/sse_parser.h: server-sent events (WHATWG) from pieces of a body.
+/// Bounds: kEventBytesMax per event; beyond it the stream is broken.
 
 #include <functional>
 #include <string>

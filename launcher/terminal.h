@@ -1,5 +1,6 @@
 #pragma once
-/// launcher/terminal.h: user output on its way to a terminal or a pipe. Bytes are exact unless a filter is asked for.
+/// launcher/terminal.h: user output on its way to a terminal or a pipe. Bytes are exact unless a
+/// filter is asked for.
 
 #include <cstdint>
 #include <map>
@@ -12,8 +13,9 @@
 
 namespace dlrun::launcher {
 
-/// Makes bytes harmless to a terminal: newline, tab, carriage return and colours (SGR) pass, printable UTF-8 passes, every other
-/// control character, escape sequence, C1 control and byte that is not UTF-8 becomes \xNN. Keeps its place across pieces.
+/// Makes bytes harmless to a terminal: newline, tab, carriage return and colours (SGR) pass,
+/// printable UTF-8 passes, every other control character, escape sequence, C1 control and byte that
+/// is not UTF-8 becomes \xNN. Keeps its place across pieces.
 class TerminalFilter {
  public:
   std::string feed(std::string_view bytes);
@@ -29,7 +31,8 @@ enum class OutputStyle {
   kPrefixed,  ///< "[worker 3] " before each line, whole lines only
 };
 
-/// Writes the pieces of a job's logs. With `prefixed` a line is held until its end (at most kLineBytesMax).
+/// Writes the pieces of a job's logs. With `prefixed` a line is held until its end (at most
+/// kLineBytesMax).
 class LogPrinter {
  public:
   static constexpr std::size_t kLineBytesMax = 2u << 20;
@@ -60,7 +63,8 @@ class LogPrinter {
   bool at_line_start_ = true;
 };
 
-/// dlrun's own lines on stderr: "dlrun: ...". On a terminal a progress bar stands on the last line and moves out of the way.
+/// dlrun's own lines on stderr: "dlrun: ...". On a terminal a progress bar stands on the last line
+/// and moves out of the way.
 class StatusLine {
  public:
   StatusLine(const World& world, bool quiet) : world_(world), quiet_(quiet) {}
@@ -77,9 +81,10 @@ class StatusLine {
   std::string last_bar_;
 };
 
-/// A table with aligned columns; cells are escaped for a terminal when `safe`.
+/// A table with aligned columns. Cells are written as they are: pass what may hold anything through
+/// harmless().
 std::string table(const std::vector<std::vector<std::string>>& rows);
-std::string harmless(
-    std::string_view text);  ///< TerminalFilter over one whole string, newlines kept
+/// TerminalFilter over one whole string, newlines kept
+std::string harmless(std::string_view text);
 
 }  // namespace dlrun::launcher

@@ -1,5 +1,6 @@
 #pragma once
-/// launcher/world.h: everything the launcher takes from outside, as a value: tests make their own, launcher_main reads the real one.
+/// launcher/world.h: everything the launcher takes from outside, as a value: tests make their own,
+/// launcher_main reads the real one.
 
 #include <string>
 #include <string_view>
@@ -8,7 +9,8 @@
 
 namespace dlrun::launcher {
 
-/// docs/exit-codes.md. A job's own code (and 128 + signal, 121 to 124, 127, 130, 137) comes from the cluster.
+/// docs/exit-codes.md. A job's own code (and 128 + signal, 121 to 124, 127, 130, 137) comes from
+/// the cluster.
 enum ExitCode : int {
   kOk = 0,
   kRefused = 1,        ///< the cluster said no: unknown job, job is over

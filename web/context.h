@@ -36,7 +36,8 @@ struct Context {
   }
 };
 
-/// One server-sent event: `id:` when not empty, `event:`, one `data:` line. `data` holds no newline.
+/// One server-sent event: `id:` when not empty, `event:`, one `data:` line. `data` holds no
+/// newline.
 inline std::string sse(std::string_view id, std::string_view event, std::string_view data) {
   std::string out;
   out.reserve(data.size() + event.size() + id.size() + 32);

@@ -1,6 +1,6 @@
 #pragma once
-/// web/engine.h: the HTTP engine behind RestServer. Private to server.cc and session.cc: it includes Asio.
-/// One io_context on one thread; nothing here is locked.
+/// web/engine.h: the HTTP engine behind RestServer. Private to server.cc and session.cc: it
+/// includes Asio. One io_context on one thread; nothing here is locked.
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>

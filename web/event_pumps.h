@@ -1,6 +1,6 @@
 #pragma once
-/// web/event_pumps.h: event streams of the cluster's log, and of one job's state. Level triggered: a pump remembers where it
-/// is and asks again, so a slow reader delays nobody and queues nothing.
+/// web/event_pumps.h: event streams of the cluster's log, and of one job's state. Level triggered:
+/// a pump remembers where it is and asks again, so a slow reader delays nobody and queues nothing.
 
 #include <cstdint>
 #include <memory>
@@ -30,8 +30,9 @@ class EventsPump final : public Pump, public std::enable_shared_from_this<Events
   bool asking_ = false, dirty_ = true;
 };
 
-/// `event: job`, data = JobView, at once and after each change (progress: within kRecheck); `event: end` after the view
-/// of a final state. An error of the control plane is `event: error` with a problem, and the end.
+/// `event: job`, data = JobView, at once and after each change (progress: within kRecheck); `event:
+/// end` after the view of a final state. An error of the control plane is `event: error` with a
+/// problem, and the end.
 class JobPump final : public Pump, public std::enable_shared_from_this<JobPump> {
  public:
   JobPump(const Context& context, cluster::JobView first);

@@ -381,7 +381,8 @@ void Handlers::log(Call call) {
   std::uint64_t offset = 0;
   if (!call.number("generation", generation, 1, ~std::uint32_t{0})) return;
   if (!call.number("offset", offset, 0, ~std::uint64_t{0})) return;
-  // What is needed of the headers goes into the query: the request is gone when the job's view arrives.
+  // What is needed of the headers goes into the query: the request is gone when the job's view
+  // arrives.
   if (const auto range = call.request->header("Range"))
     call.target.query.emplace_back("Range", *range);
   if (const auto last = call.request->header("Last-Event-ID"))

@@ -1,6 +1,7 @@
 #pragma once
-/// web/handlers.h: the table of endpoints and what each answers. No sockets, no Beast: tests call it as a function.
-/// web/openapi.json describes the same table; tests/web compares the two both ways.
+/// web/handlers.h: the table of endpoints and what each answers. No sockets, no Beast: tests call
+/// it as a function. web/openapi.json describes the same table; tests/web compares the two both
+/// ways.
 
 #include <cstdint>
 #include <functional>
@@ -21,10 +22,11 @@ class Handlers {
  public:
   Handlers(Context context, MetricsSource& metrics, std::string version);
 
-  /// What can be judged from the head of a request alone, before its body is read: Host, Origin, token, route, method,
-  /// content type. nullopt = go on.
+  /// What can be judged from the head of a request alone, before its body is read: Host, Origin,
+  /// token, route, method, content type. nullopt = go on.
   std::optional<Response> refuse(const Request& head) const;
-  /// Answers a request that `refuse` let pass. `reply` runs once, on the loop, perhaps before this returns.
+  /// Answers a request that `refuse` let pass. `reply` runs once, on the loop, perhaps before this
+  /// returns.
   void handle(const Request& request, Reply reply);
 
   /// "GET /api/v1/jobs/{id}" of every endpoint.

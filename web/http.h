@@ -1,6 +1,7 @@
 #pragma once
-/// web/http.h: requests and answers as values, and the seams between the HTTP engine (server.cc, Beast) and what answers
-/// (everything else, no Beast). All of it lives on the server's one thread, but for Loop::post.
+/// web/http.h: requests and answers as values, and the seams between the HTTP engine (server.cc,
+/// Beast) and what answers (everything else, no Beast). All of it lives on the server's one thread,
+/// but for Loop::post.
 
 #include <cstdint>
 #include <functional>
@@ -52,8 +53,8 @@ class Pump {
   virtual ~Pump() = default;
   virtual void start(Sink& sink) = 0;
   virtual void on_writable() = 0;  ///< the sink has room again
-  virtual void
-  stop() = 0;  ///< the sink is gone; nothing may be sent, every handle is dropped. Called once.
+  /// the sink is gone; nothing may be sent, every handle is dropped. Called once.
+  virtual void stop() = 0;
 };
 
 struct StreamStart {
@@ -72,8 +73,8 @@ using Reply = std::function<void(Answer)>;  ///< exactly once, on the loop
 class Loop {
  public:
   virtual ~Loop() = default;
-  virtual void post(
-      std::function<void()> work) = 0;  ///< from any thread; dropped once the server stops
+  /// from any thread; dropped once the server stops
+  virtual void post(std::function<void()> work) = 0;
   /// On the loop. Destroying the handle cancels.
   virtual std::shared_ptr<void> after(Duration delay, std::function<void()> work) = 0;
 };

@@ -1,5 +1,6 @@
 #pragma once
-/// web/log_pumps.h: the bytes of logs: one stored range as a body; one stream, or all of a job's, followed live.
+/// web/log_pumps.h: the bytes of logs: one stored range as a body; one stream, or all of a job's,
+/// followed live.
 /// Bytes are exact: events carry base64. A pump reads from the store at the pace of its reader.
 
 #include <atomic>
@@ -36,15 +37,16 @@ struct LogFilter {
   std::optional<LogStream> stream;
   std::optional<std::uint32_t> generation;  ///< else all of them, in the order they start
   std::map<LogRef, std::uint64_t> from;     ///< where to begin, for streams not at 0
-  std::optional<std::uint64_t>
-      tail_bytes;       ///< streams not in `from` begin this far before their end
+  /// streams not in `from` begin this far before their end
+  std::optional<std::uint64_t> tail_bytes;
   bool follow = true;   ///< false: ends when everything stored has been sent
   bool single = false;  ///< the form for one stream: id = next offset, data = base64 alone
 };
 
-/// Form of many: `event: log`, data = {"role","rank","generation","stream","offset","bytes"}. Form of one: `event: log`,
-/// id = offset of the next byte, data = base64. `event: gap` where rotation dropped bytes, {"from","to"} (and the stream's name).
-/// `event: end` when the job is over and every stream is complete, or silent for options.log_grace.
+/// Form of many: `event: log`, data = {"role","rank","generation","stream","offset","bytes"}. Form
+/// of one: `event: log`, id = offset of the next byte, data = base64. `event: gap` where rotation
+/// dropped bytes, {"from","to"} (and the stream's name). `event: end` when the job is over and
+/// every stream is complete, or silent for options.log_grace.
 class LogFollowPump final : public Pump, public std::enable_shared_from_this<LogFollowPump> {
  public:
   LogFollowPump(const Context& context, cluster::JobView view, LogFilter filter);

@@ -1,5 +1,6 @@
 #pragma once
-/// web/parse.h: request targets, ranges, hosts and tokens. Pure; errors are kInvalidArgument with a sentence.
+/// web/parse.h: request targets, ranges, hosts and tokens. Pure; errors are kInvalidArgument with a
+/// sentence.
 
 #include <cstdint>
 #include <optional>
@@ -14,14 +15,15 @@
 namespace dlrun::web {
 
 struct Target {
-  std::vector<std::string>
-      segments;  ///< decoded; "/a/b%20c" -> {"a", "b c"}; a '/' at the end adds an empty one
+  /// decoded; "/a/b%20c" -> {"a", "b c"}; a '/' at the end adds an empty one
+  std::vector<std::string> segments;
   std::vector<std::pair<std::string, std::string>> query;
 
   std::optional<std::string_view> param(std::string_view name) const;
 };
 
-/// Origin form only. Refused: "%" without two hex digits, a decoded NUL, more than 64 segments or parameters, a parameter twice.
+/// Origin form only. Refused: "%" without two hex digits, a decoded NUL, more than 64 segments or
+/// parameters, a parameter twice.
 Result<Target> parse_target(std::string_view target);
 
 /// `bytes=a-b`, `bytes=a-`, `bytes=-n`. One range only.
@@ -38,7 +40,8 @@ std::string host_name(std::string_view host_header);
 /// The host of "http://name:port"; "" for anything else ("null" too).
 std::string origin_host(std::string_view origin_header);
 
-/// `Bearer <token>`, scheme without regard to case. The time does not depend on where the token differs.
+/// `Bearer <token>`, scheme without regard to case. The time does not depend on where the token
+/// differs.
 bool bearer_matches(std::string_view authorization, std::string_view token);
 
 using os::is_loopback;

@@ -48,7 +48,8 @@ struct RestServer::Impl {
         engine.loop->io.run();
         return;
       } catch (const std::exception& error) {
-        // A request that needed more than there is. Its connection ends at its time limit; the others go on.
+        // A request that needed more than there is. Its connection ends at its time limit; the
+        // others go on.
         std::fprintf(stderr, "dlrun: REST request failed: %s\n", error.what());
       }
     }

@@ -1,7 +1,10 @@
 #pragma once
-/// web/server.h: the REST face of a cluster: /api/v1, /metrics, /openapi.json over HTTP/1.1 (Boost.Beast 1.74).
-/// Sources: RFC 9110 and 9112 (HTTP), RFC 9457 (errors), RFC 6750 (bearer token), WHATWG server-sent events.
-/// Every request needs `Authorization: Bearer <token>`; Host, and Origin where it is sent, must name this server. Plain HTTP is served on loopback addresses only; elsewhere a certificate is wanted.
+/// web/server.h: the REST face of a cluster: /api/v1, /metrics, /openapi.json over HTTP/1.1
+/// (Boost.Beast 1.74).
+/// Sources: RFC 9110 and 9112 (HTTP), RFC 9457 (errors), RFC 6750 (bearer token), WHATWG
+/// server-sent events. Every request needs `Authorization: Bearer <token>`; Host, and Origin where
+/// it is sent, must name this server. Plain HTTP is served on loopback addresses only; elsewhere a
+/// certificate is wanted.
 /// Errors: start() returns them; a request's own become application/problem+json.
 /// Bounds: ServerOptions. A slow, broken or hostile peer costs one connection for at most its time limits.
 /// Threads: one of its own. ControlApi, LogSource, MetricsSource and SecurityAdmin are called from it, must outlive the server and must not
@@ -22,9 +25,7 @@
 namespace dlrun::web {
 
 enum class LogStream : std::uint8_t {
-  kStdout = 1,
-  kStderr = 2
-};  ///< the numbers are those of the file descriptors
+  kStdout = 1, kStderr = 2 };  ///< the numbers are those of the file descriptors
 
 struct LogRef {
   TaskId task;
@@ -33,8 +34,8 @@ struct LogRef {
 };
 
 struct LogSlice {
-  std::uint64_t offset =
-      0;  ///< of the first byte of `bytes`: the asked one, or the oldest kept when that was dropped
+  /// of the first byte of `bytes`: the asked one, or the oldest kept when that was dropped
+  std::uint64_t offset = 0;
   std::string bytes;        ///< exact; empty at the end
   std::uint64_t first = 0;  ///< oldest byte kept (rotation drops from the front)
   std::uint64_t size = 0;   ///< one past the newest byte known
@@ -45,17 +46,20 @@ struct LogSlice {
 class LogSource {
  public:
   virtual ~LogSource() = default;
-  /// At most `bytes_max` bytes from `offset`. `task.generation` is never 0. An offset past the end gives empty bytes.
-  /// kNotFound when nothing is known of this stream (yet). Reads a local file: no network, no waiting.
+  /// At most `bytes_max` bytes from `offset`. `task.generation` is never 0. An offset past the end
+  /// gives empty bytes. kNotFound when nothing is known of this stream (yet). Reads a local file:
+  /// no network, no waiting.
   virtual Result<LogSlice> read(const TaskId& task, LogStream stream, std::uint64_t offset,
                                 std::size_t bytes_max) = 0;
-  /// Every stream of the job that bytes are kept of, older generations too. Without it the job's latest tasks are all there is.
+  /// Every stream of the job that bytes are kept of, older generations too. Without it the job's
+  /// latest tasks are all there is.
   virtual Result<std::vector<LogRef>> list(JobId job) {
     return static_cast<void>(job), std::vector<LogRef>{};
   }
-  /// Calls `listener` after bytes were appended to the stream or it became complete, until the handle is destroyed; a
-  /// stream that nothing is known of yet may be followed. The listener is cheap and may be called too often, never too
-  /// seldom; it is not called any more once the handle's destructor has returned.
+  /// Calls `listener` after bytes were appended to the stream or it became complete, until the
+  /// handle is destroyed; a stream that nothing is known of yet may be followed. The listener is
+  /// cheap and may be called too often, never too seldom; it is not called any more once the
+  /// handle's destructor has returned.
   virtual std::shared_ptr<void> follow(const TaskId& task, LogStream stream,
                                        std::function<void()> listener) = 0;
 };
@@ -86,7 +90,8 @@ struct ServerOptions {
   std::uint16_t port = 0;                    ///< 0 = any free one
   std::string bearer_token;                  ///< at least 16 characters
   std::vector<std::string>
-      allowed_hosts;  ///< names in Host and Origin besides the address itself and, on loopback, localhost
+      /// names in Host and Origin besides the address itself and, on loopback, localhost
+      allowed_hosts;
   std::string tls_cert_path;  ///< PEM chain; with it HTTPS only
   std::string tls_key_path;   ///< PEM
 
@@ -100,14 +105,15 @@ struct ServerOptions {
   Duration idle_timeout{std::chrono::seconds(60)};     ///< keep-alive between requests
   Duration control_timeout{std::chrono::seconds(10)};  ///< a call of ControlApi; 504 beyond
   Duration heartbeat{std::chrono::seconds(15)};        ///< comment line on a silent event stream
-  Duration log_grace{std::chrono::seconds(
-      5)};  ///< job over, a stream not complete, no byte for this long: it ends
+  /// job over, a stream not complete, no byte for this long: it ends
+  Duration log_grace{std::chrono::seconds(5)};
 };
 
 class RestServer {
  public:
-  /// Listens and starts its thread. kInvalidArgument: plain HTTP beyond loopback, a short token, a bad address;
-  /// kAlreadyExists: the port is taken; kIo and kPermissionDenied name what was refused.
+  /// Listens and starts its thread. kInvalidArgument: plain HTTP beyond loopback, a short token, a
+  /// bad address; kAlreadyExists: the port is taken; kIo and kPermissionDenied name what was
+  /// refused.
   static Result<std::unique_ptr<RestServer>> start(ServerOptions options,
                                                    cluster::ControlApi& control, LogSource& logs,
                                                    MetricsSource& metrics,

@@ -34,10 +34,12 @@ std::string http_date() {
   return std::string(text, n);
 }
 
-/// States: Idle -1-> Head -2-> Body -3-> Answering -4-> Idle | Streaming -5-> Idle | Lingering; any -6-> Closed.
-///   1: a byte came. 2: the head is complete and not refused. 3: the body is complete. 4: the response is written and the
-///   connection is kept. 5: the pump finished. 6: error, time limit, stop(). Lingering reads and drops what a refused
-///   request still sends, so that its response is not lost to a reset.
+/// States: Idle -1-> Head -2-> Body -3-> Answering -4-> Idle | Streaming -5-> Idle | Lingering;
+///         any -6-> Closed
+///   1: a byte came. 2: the head is complete and not refused. 3: the body is complete. 4: the
+///   response is written and the connection is kept. 5: the pump finished. 6: error, time limit,
+///   stop(). Lingering reads and drops what a refused request still sends, so that its response is
+///   not lost to a reset.
 template <class Stream>
 class Session final : public Connection,
                       public Sink,
@@ -298,8 +300,8 @@ class Session final : public Connection,
       self->watching_ = false;
       if (error || self->closed_) return self->close();
       self->buffer_.commit(n);
-      if (self->state_ == State::kIdle)
-        self->read_head();  // the stream ended meanwhile: these are the next request
+      // the stream ended meanwhile: these are the next request
+      if (self->state_ == State::kIdle) self->read_head();
     });
   }
 

@@ -1,7 +1,7 @@
 #pragma once
-/// bench/cluster/bench_cluster.h: a cluster of real daemons for a benchmark, in a folder of its own, gone with the object.
-/// Everything that fails ends the program with a message, and its cluster with it: a benchmark without its cluster has nothing to
-/// say.
+/// bench/cluster/bench_cluster.h: a cluster of real daemons for a benchmark, in a folder of its
+/// own, gone with the object. Everything that fails ends the program with a message, and its
+/// cluster with it: a benchmark without its cluster has nothing to say.
 
 #include <sys/types.h>
 
@@ -60,7 +60,8 @@ class BenchCluster {
   /// Returns the job's id as REST writes it.
   std::string submit(const std::vector<std::string>& argv, int count = 1, int cpu_milli = 1000);
   nlohmann::json get(const std::string& target);
-  void wait_finished(std::uint64_t jobs, Duration limit);  ///< until the store counts so many finished jobs
+  /// until the store counts so many finished jobs
+  void wait_finished(std::uint64_t jobs, Duration limit);
   std::uint64_t finished();
   void kill_job(const std::string& job);
   void wait_idle(Duration limit);  ///< until no job runs

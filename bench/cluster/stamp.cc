@@ -1,4 +1,5 @@
-// bench_stamp PATH [SECONDS]: writes CLOCK_MONOTONIC at the start of main() to PATH as 8 bytes, waits if told, and ends well.
+// bench_stamp PATH [SECONDS]: writes CLOCK_MONOTONIC at the start of main() to PATH as 8 bytes,
+// waits if told, and ends well.
 #include <fcntl.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-// A gang of 64 tasks on 8 agents: from the submit until the last task is in its main(), which is past the start barrier: no task
-// starts before all are prepared. Baseline: 64 posix_spawns of the same program.
+// A gang of 64 tasks on 8 agents: from the submit until the last task is in its main(), which is
+// past the start barrier: no task starts before all are prepared. Baseline: 64 posix_spawns of the
+// same program.
 #include <algorithm>
 #include <cstdio>
 #include <string_view>

@@ -1,4 +1,5 @@
-// What a cluster that has nothing to do costs: coordinator + 2 agents, CPU of all together over 30 s, and the largest resident set.
+// What a cluster that has nothing to do costs: coordinator + 2 agents, CPU of all together over 30
+// s, and the largest resident set.
 // No baseline: nothing else does no work for the same purpose; the bounds are absolute.
 #include <unistd.h>
 

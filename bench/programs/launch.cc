@@ -1,5 +1,6 @@
-// From the submit of one task to the first line of the user's main(), on a warm cluster with a durable store: over the REST API
-// on a kept connection, and through `dlrun submit`. Baseline: posix_spawn of the same program.
+// From the submit of one task to the first line of the user's main(), on a warm cluster with a
+// durable store: over the REST API on a kept connection, and through `dlrun submit`. Baseline:
+// posix_spawn of the same program.
 #include <cstdio>
 #include <string_view>
 

@@ -1,5 +1,6 @@
-// A coordinator killed with SIGKILL while 100 jobs run, with 100,000 finished ones in its store: from the start of the next one
-// until it serves (REST answers, agents are back, nothing is being reconciled). Baseline: reading the store's file once.
+// A coordinator killed with SIGKILL while 100 jobs run, with 100,000 finished ones in its store:
+// from the start of the next one until it serves (REST answers, agents are back, nothing is being
+// reconciled). Baseline: reading the store's file once.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,5 @@
-// 200 jobs of one task, `true`, from the first submit to the last end, with a durable store, on one agent that declares 64 CPUs.
+// 200 jobs of one task, `true`, from the first submit to the last end, with a durable store, on one
+// agent that declares 64 CPUs.
 // Baseline: the same program spawned and waited for in a loop.
 #include <cstdio>
 #include <string_view>

@@ -1,7 +1,9 @@
 #pragma once
-/// bench/report/report.h: one JSON line for one figure of a benchmark: value and baseline as medians over rounds that were interleaved in one
-/// run, their ratio (more is better: value / baseline for rates, baseline / value for times and sizes), its spread, and whether the
-/// figure keeps its `must`. ok judges the lower quartile of the rounds' ratios; for an absolute must the upper quartile of the values.
+/// bench/report/report.h: one JSON line for one figure of a benchmark: value and baseline as
+/// medians over rounds that were interleaved in one run, their ratio (more is better: value /
+/// baseline for rates, baseline / value for times and sizes), its spread, and whether the figure
+/// keeps its `must`. ok judges the lower quartile of the rounds' ratios; for an absolute must the
+/// upper quartile of the values.
 
 #include <cstdio>
 #include <optional>

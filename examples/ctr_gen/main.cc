@@ -1,11 +1,12 @@
 /// ctr_gen: click data with planted weights, and the best AUC that any model can reach on it.
 ///   ctr_gen FOLDER [--rows 1000000] [--test-rows 100000] [--ids 10000] [--ids-per-row 12]
-///   [--zipf 1.1] [--seed 1]
+///       [--zipf 1.1] [--seed 1]
 /// Writes FOLDER/train.libsvm and FOLDER/test.libsvm (label, then rising ids with value 1; id 0 is
-/// in every row, so that its weight is the intercept) and prints "best_auc 0.xxxx": the AUC, on the
-/// test file, of the probabilities that drew its labels. Ids of a row are drawn by Zipf's law
-/// without repetition; weights are N(0, 1), scaled so that a row's logit has standard
-/// deviation 1.5; an intercept makes clicks the rarer class. Same arguments, same files.
+/// in every row, so that its weight is the intercept) and prints
+/// "best_auc 0.xxxx": the AUC, on the test file, of the probabilities that drew its labels.
+/// Ids of a row are drawn by Zipf's law without repetition; weights are N(0, 1), scaled so that a
+/// row's logit has standard deviation 1.5; an intercept makes clicks the rarer class. Same
+/// arguments, same files.
 
 #include <algorithm>
 #include <cmath>

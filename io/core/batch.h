@@ -1,8 +1,9 @@
 #pragma once
 /// io/core/batch.h: a batch of records as Arrow-shaped columns, in one flat piece of memory that
 /// two processes share. A slot starts with a BatchHeader; columns follow, each 64-byte aligned,
-/// found by offsets from the slot's start. Shapes: labels [rows] f32. CSR: offsets [rows + 1] i64,
-/// ids [nnz] u64, values [nnz] f32, fields [nnz] u32 (libffm only).
+/// found by offsets from the slot's start.
+/// Shapes: labels [rows] f32.
+///         CSR: offsets [rows + 1] i64, ids [nnz] u64, values [nnz] f32, fields [nnz] u32 (libffm).
 ///         Dense: values [rows, cols] f32 row-major. pieces [splits]: whose rows they are.
 /// Units:  offsets in the header are bytes; offsets of the column are elements of ids and values.
 
@@ -71,8 +72,8 @@ struct BatchView {
 };
 
 /// Checks everything a hostile or broken writer could get wrong (bounds, alignment, shapes, offsets
-/// that fall), on a copy of the header. O(rows). Errors: kCorrupt (names the field), kUnsupported
-/// (newer version).
+/// that fall), on a copy of the header. O(rows).
+/// Errors: kCorrupt (names the field), kUnsupported (newer version).
 Result<BatchView> open_batch(std::span<const std::byte> slot);
 
 }  // namespace dlrun::io

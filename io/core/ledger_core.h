@@ -1,8 +1,9 @@
 #pragma once
 /// io/core/ledger_core.h: who reads which split: the job's ledger of splits, one table per input,
-/// dynamic leasing. Which splits there are: SplitTable. Order of a pass: a permutation of (seed,
-/// pass) by a Feistel network whose round function is Philox (Black, Rogaway, CT-RSA 2002: cycle
-/// walking), so that no order is stored; without shuffle: by id.
+/// dynamic leasing. Which splits there are: SplitTable.
+/// Order of a pass: a permutation of (seed, pass) by a Feistel network whose round function is
+/// Philox (Black, Rogaway, CT-RSA 2002: cycle walking), so that no order is stored; without
+/// shuffle: by id.
 ///
 /// A split of a pass:  unread -1-> leased -2-> done
 ///                       ^           |
@@ -14,8 +15,11 @@
 /// waited for them could wait for one who waits for him); kWait only at the consumer's own bound.
 ///
 /// State: files, cursor, open leases, splits given back; nothing per split done. lease:
-/// O(splits_max log n). Errors: kNotFound (no such input), kFailedPrecondition (no files yet; other
-/// files; not leased), kInvalidArgument. Bounds: limits below. Threads: single owner.
+/// O(splits_max log n).
+/// Errors: kNotFound (no such input), kFailedPrecondition (no files yet; other files; not leased),
+/// kInvalidArgument.
+/// Bounds: limits below.
+/// Threads: single owner.
 
 #include <cstdint>
 #include <map>

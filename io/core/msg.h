@@ -22,8 +22,8 @@ enum class OnBadRecord : std::uint8_t { kFail = 0, kSkip = 1 };
 /// One input of a job, as its job file declares it: `[input.train]`.
 struct InputSpec {
   std::string name;
-  std::vector<std::string>
-      uris;  ///< paths or file:// URIs; globs and directories are expanded, in byte order
+  /// paths or file:// URIs; globs and directories are expanded, in byte order
+  std::vector<std::string> uris;
   Format format = Format::kLibsvm;
   std::uint32_t index_base = 0;   ///< libsvm: 0 or 1, subtracted from each feature id
   char delimiter = ',';           ///< csv

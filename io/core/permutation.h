@@ -1,8 +1,9 @@
 #pragma once
 /// io/core/permutation.h: a seeded permutation of [0, n) as a function: no table, any element in
-/// O(1) expected. Source: a balanced Feistel network over the next even number of bits,
-/// cycle-walked into [0, n) (Black, Rogaway, CT-RSA 2002); the round function is Philox4x32-10.
-/// Same (seed, stream, n), same permutation, on every machine.
+/// O(1) expected.
+/// Source: a balanced Feistel network over the next even number of bits, cycle-walked into [0, n)
+/// (Black, Rogaway, CT-RSA 2002); the round function is Philox4x32-10. Same (seed, stream, n), same
+/// permutation, on every machine.
 
 #include <cstdint>
 

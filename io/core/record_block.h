@@ -1,7 +1,8 @@
 #pragma once
 /// io/core/record_block.h: parsed records as growing columns, before they are cut into batches.
-/// Cleared, not freed: recycled. Shapes: labels [rows]; offsets [rows + 1]; CSR: ids, values [nnz],
-/// fields [nnz] (libffm); dense: values [rows * cols].
+/// Cleared, not freed: recycled.
+/// Shapes: labels [rows]; offsets [rows + 1]; CSR: ids, values [nnz], fields [nnz] (libffm); dense:
+/// values [rows * cols].
 
 #include <cstddef>
 #include <cstdint>

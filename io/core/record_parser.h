@@ -7,21 +7,19 @@
 ///   csv      number,number,...                  one of the columns is the label
 ///
 /// Numbers  decimal, correctly rounded to f32; one leading '+' is accepted for labels and values,
-/// never for ids. `nan`, `inf`
-///          and what overflows f32 (1e400, 1e39) are errors; what underflows becomes a denormal or
-///          0.
+///          never for ids. `nan`, `inf` and what overflows f32 (1e400, 1e39) are errors; what
+///          underflows becomes a denormal or 0.
 /// Ids      all 64 bits exact; index_base (libsvm) is subtracted, an id below it is an error.
-/// Fields: 32 bits.
-///          Order and repetition of ids are the user's business: kept as written.
+///          Fields: 32 bits. Order and repetition of ids are the user's business: kept as written.
 /// Lines    end with LF or CR LF, the last one with the end of the file; a CR or NUL elsewhere,
-/// outside a comment, is an error.
-///          A UTF-8 byte order mark is skipped at the start of a file. Blank lines and lines of
-///          only a comment are no records.
+///          outside a comment, is an error. A UTF-8 byte order mark is skipped at the start of a
+///          file. Blank lines and lines of only a comment are no records.
 /// Refused  qid:, label weights, ids without a value, quoted or empty csv fields, a csv line of
-/// another width than the first.
+///          another width than the first.
 ///
 /// Errors: a BadRecord says offset, column and reason; the block is as before the record. Never
-/// throws but bad_alloc. Bounds: a line <= record_bytes_max, else a BadRecord. O(bytes).
+/// throws but bad_alloc.
+/// Bounds: a line <= record_bytes_max, else a BadRecord. O(bytes).
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,8 @@
 #pragma once
 /// io/core/split_table.h: the splits of a file table: a file of n bytes has ceil(n / split_bytes),
 /// never an empty one; ids count through the files in table order, the same in every pass and on
-/// every node. split(): O(log files). Threads: single owner; const calls from any.
+/// every node. split(): O(log files).
+/// Threads: single owner; const calls from any.
 
 #include <cstdint>
 #include <vector>

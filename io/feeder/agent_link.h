@@ -1,7 +1,8 @@
 #pragma once
 /// io/feeder/agent_link.h: what a feeder asks of its agent, and what the agent tells it. The seam
-/// for tests. Threads: AgentLink from any thread. FeederEvents are called on a thread of the link
-/// and do not block.
+/// for tests.
+/// Threads: AgentLink from any thread. FeederEvents are called on a thread of the link and do not
+/// block.
 
 #include <string>
 #include <vector>

@@ -3,10 +3,11 @@
 /// no threads, no clock. A batch holds rows of one pass, of one or several splits. A split is done
 /// when it was read to its end, all its rows went out, and every batch with a row of it was
 /// released. A batch names the splits of its rows, and says with which batch a split is out: so
-/// split ends are looked for before a batch that might be the last goes out (exact_batch). Order:
-/// rows of a window (what was parsed between two close_window calls) are shuffled by (seed, pass,
-/// split, window). Bounds: holds the rows that wait, at most about twice: moved together when half
-/// of the block is spent.
+/// split ends are looked for before a batch that might be the last goes out (exact_batch).
+/// Order: rows of a window (what was parsed between two close_window calls) are shuffled by (seed,
+/// pass, split, window).
+/// Bounds: holds the rows that wait, at most about twice: moved together when half of the block is
+/// spent.
 
 #include <cstdint>
 #include <map>

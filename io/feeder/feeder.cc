@@ -48,8 +48,8 @@ void Feeder::stop() {
 void Feeder::admit(const task::AdmitConsumer& admit) {
   {
     const std::lock_guard lock(mutex_);
-    entries_.try_emplace(admit.token,
-                         Entry{admit, nullptr});  // told again by an agent that came back
+    // told again by an agent that came back
+    entries_.try_emplace(admit.token, Entry{admit, nullptr});
   }
   if (admitted_) pipe::ring_eventfd(admitted_.get());
 }

@@ -8,9 +8,10 @@
 ///
 /// A token may come before its admission (two sockets, no order): such a hello waits up to
 /// admit_wait. One attach of a token at a time; when it is over the token may attach again until
-/// the consumer is dropped: what it had not released comes again. Threads: one for accepting, one
-/// for leases, one per attached consumer; admit, drop and stop from any. Bounds: consumers_max
-/// attached; kPendingMax unannounced connections; ConsumerLimits each.
+/// the consumer is dropped: what it had not released comes again.
+/// Threads: one for accepting, one for leases, one per attached consumer; admit, drop and stop from
+/// any.
+/// Bounds: consumers_max attached; kPendingMax unannounced connections; ConsumerLimits each.
 
 #include <map>
 #include <memory>

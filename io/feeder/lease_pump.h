@@ -1,7 +1,8 @@
 #pragma once
 /// io/feeder/lease_pump.h: one thread that asks the agent for leases, so that no consumer's thread
-/// waits for the coordinator. Bounds: one request of each consumer at a time. Threads: any;
-/// `answer` runs on the pump's thread.
+/// waits for the coordinator.
+/// Bounds: one request of each consumer at a time.
+/// Threads: any; `answer` runs on the pump's thread.
 
 #include <condition_variable>
 #include <deque>

@@ -1,9 +1,10 @@
 #pragma once
 /// io/pipe/protocol.h: the bytes that feeder and consumer share: handshake messages, the control
 /// segment, a descriptor. docs/io.md draws the layout and says which side writes what with which
-/// ordering. Trust: the consumer can write anything into the control segment and nothing into the
-/// data segment. So each side keeps its own counters and its own copy of the geometry in private
-/// memory and treats what it reads here as a claim to be checked.
+/// ordering.
+/// Trust: the consumer can write anything into the control segment and nothing into the data
+/// segment. So each side keeps its own counters and its own copy of the geometry in private memory
+/// and treats what it reads here as a claim to be checked.
 
 #include <array>
 #include <atomic>

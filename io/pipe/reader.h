@@ -1,8 +1,9 @@
 #pragma once
 /// io/pipe/reader.h: the consumer's end of the input pipe: batches as spans into memory that the
 /// feeder writes. The data segment is mapped read-only; the control segment holds the two rings
-/// (docs/io.md has the layout and ordering). Descriptors: three (socket, two eventfds), constant.
-/// Nothing is named anywhere; a SIGKILL leaves nothing.
+/// (docs/io.md has the layout and ordering).
+/// Descriptors: three (socket, two eventfds), constant. Nothing is named anywhere; a SIGKILL leaves
+/// nothing.
 ///
 /// A pass (one trip over the data) ends with a mark: next() returns a view with `pass_ended`,
 /// `pass` and no rows. Every consumer gets one mark per pass, in order, also for a pass of which it
@@ -26,11 +27,12 @@ namespace dlrun::io {
 class PipeReader {
  public:
   /// Connects to the feeder and maps the ring; the feeder lists the files and allocates the ring
-  /// before it answers. Errors: kUnavailable (no feeder listens there: retry), kPermissionDenied
-  /// (token not admitted), kDeadlineExceeded, kAlreadyExists (this token is attached already),
-  /// kResourceExhausted (no memory for the ring; named), kUnsupported (version), kCorrupt (segments
-  /// not sealed or not of the size told), or what the feeder found: kNotFound (no file matches),
-  /// kFailedPrecondition (file table differs from that of the job).
+  /// before it answers.
+  /// Errors: kUnavailable (no feeder listens there: retry), kPermissionDenied (token not admitted),
+  /// kDeadlineExceeded, kAlreadyExists (this token is attached already), kResourceExhausted (no
+  /// memory for the ring; named), kUnsupported (version), kCorrupt (segments not sealed or not of
+  /// the size told), or what the feeder found: kNotFound (no file matches), kFailedPrecondition
+  /// (file table differs from that of the job).
   /// `progress`: what this consumer took from feeders that are gone; it is not given again. At most
   /// pipe::kProgressMax entries.
   static Result<std::unique_ptr<PipeReader>> attach(
@@ -45,8 +47,10 @@ class PipeReader {
   ///   kEndOfData         every pass is over; sticky
   ///   kOverloaded        the caller holds slots() batches and nothing can come: release one first
   ///   kUnavailable       the feeder is gone, and every batch that it had published was returned;
-  ///   sticky kCorrupt           the ring holds nonsense; sticky any other          the feeder
-  ///   stopped this input and says why (a bad record: uri, line, column, reason); sticky
+  ///                      sticky
+  ///   kCorrupt           the ring holds nonsense; sticky
+  ///   any other          the feeder stopped this input and says why (a bad record: uri, line,
+  ///                      column, reason); sticky
   Result<BatchView> next(Duration timeout);
 
   /// Gives the batch's slot back to the feeder. When every batch with records of a split is

@@ -1,11 +1,12 @@
 #pragma once
 /// io/pipe/writer.h: the feeder's end of the input pipe: one per consumer. Makes the segments,
-/// hands them over, publishes batches, learns what was released. A slot:  free -1-> being filled
-/// -2-> with the consumer -3-> free
+/// hands them over, publishes batches, learns what was released.
+/// A slot:  free -1-> being filled -2-> with the consumer -3-> free
 ///   1: acquire(). 2: publish(). 3: the consumer returned it, seen by collect().
 /// Everything that the consumer writes is checked against private counters: kCorrupt, and the
 /// writer is dead; nothing that it writes can make this side read or write outside its own memory.
-/// Errors: kUnavailable (the consumer is gone: its socket closed), kCorrupt. Threads: one owner.
+/// Errors: kUnavailable (the consumer is gone: its socket closed), kCorrupt.
+/// Threads: one owner.
 /// Bounds: slots * slot_bytes of data, allocated in create().
 
 #include <cstdint>

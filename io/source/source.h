@@ -1,8 +1,9 @@
 #pragma once
 /// io/source/source.h: where bytes come from. LocalSource (local_source.h) is the first; HTTP, HDFS
-/// and S3 fit the same calls. Errors: kNotFound, kPermissionDenied, kIo with the file's name;
-/// kFailedPrecondition: the file is not the one that was listed. Threads: a Source from any thread;
-/// a File has one owner.
+/// and S3 fit the same calls.
+/// Errors: kNotFound, kPermissionDenied, kIo with the file's name; kFailedPrecondition: the file is
+/// not the one that was listed.
+/// Threads: a Source from any thread; a File has one owner.
 
 #include <cstdint>
 #include <memory>

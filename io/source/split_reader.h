@@ -2,8 +2,10 @@
 /// io/source/split_reader.h: the whole lines that *start* in [begin, end) of a file, in pieces of
 /// bounded size. A line that starts before `begin` belongs to the split before; one that starts
 /// before `end` is read to its end. Every line of a file belongs to exactly one split, however the
-/// file is cut. Errors: of File; kFailedPrecondition when the file is not the one of the split
-/// (etag at open and again at the end). Bounds: one buffer of chunk_bytes + record_bytes_max.
+/// file is cut.
+/// Errors: of File; kFailedPrecondition when the file is not the one of the split (etag at open and
+/// again at the end).
+/// Bounds: one buffer of chunk_bytes + record_bytes_max.
 /// Threads: one owner.
 
 #include <cstdint>

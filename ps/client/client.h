@@ -1,24 +1,24 @@
 #pragma once
 /// ps/client/client.h: tables of a job's parameter server, from a worker's side. No CAF.
 /// Shapes: keys [n] u64, any of the 2^64, in any order, duplicates allowed; rows [n, dim] f32
-/// row-major. Clocks: a worker's clock of a table starts at 0; clock() ends an iteration. A pull at
-/// clock c sees
-///   BSP: exactly the pushes of all workers with clocks < c;  SSP(s): at least those with clocks <
-///   c - s; ASP: whatever has arrived. It waits at the shard for what it must see.
-///   (ps/core/shard_core.h has the rules.)
+/// row-major.
+/// Clocks: a worker's clock of a table starts at 0; clock() ends an iteration. A pull at clock c
+///   waits at the shard for what it must see, and sees (ps/core/shard_core.h has the rules)
+///     BSP     exactly the pushes of all workers with clocks < c
+///     SSP(s)  at least those with clocks < c - s
+///     ASP     whatever has arrived
 /// Retries: every call has a timeout; within it a request is sent again (same sequence, backoff
-/// with jitter), and a
-///   push is applied once however often it was sent. Nothing hangs past the timeout, whatever the
-///   shards do.
+///   with jitter), and a push is applied once however often it was sent. Nothing hangs past the
+///   timeout, whatever the shards do.
 /// Errors: kInvalidArgument, kNotFound, kAlreadyExists, kFailedPrecondition (wrong use of clocks),
-/// kPermissionDenied at
-///   once; kStaleEpoch when no newer view is to be had; kDeadlineExceeded with the last refusal in
-///   the context: the effect of a push is then unknown, and this client will not send it again.
+///   kPermissionDenied at once; kStaleEpoch when no newer view is to be had; kDeadlineExceeded with
+///   the last refusal in the context: the effect of a push is then unknown, and this client will
+///   not send it again.
 /// Bounds: bytes under way per shard <= credit_bytes; a request beyond it waits for credit, within
-/// its timeout. Threads: all methods of Client are thread safe; a PendingPull belongs to one thread
-/// at a time. No thread is started:
-///   whoever waits drives the traffic of all. Several clients per process are fine; those that
-///   share a worker id must not both call clock().
+/// its timeout.
+/// Threads: all methods of Client are thread safe; a PendingPull belongs to one thread at a time.
+///   No thread is started: whoever waits drives the traffic of all. Several clients per process are
+///   fine; those that share a worker id must not both call clock().
 
 #include <cstdint>
 #include <functional>
@@ -38,13 +38,13 @@ class Transport;
 namespace dlrun::ps {
 
 struct ClientOptions {
-  WorkerId worker =
-      kNoWorker;    ///< worker_id(Welcome::task) in a worker; kNoWorker in tools that only look
+  /// worker_id(Welcome::task) in a worker; kNoWorker in tools that only look
+  WorkerId worker = kNoWorker;
   ClientId client;  ///< 0 = drawn at random
   std::uint64_t credit_bytes = 32u << 20;
   std::uint32_t segment_bytes_max = 8u << 20;  ///< at most kSegmentBytesMax
-  Duration retry_first =
-      std::chrono::milliseconds(250);  ///< without a reply for this long: send again
+  /// without a reply for this long: send again
+  Duration retry_first = std::chrono::milliseconds(250);
   Duration retry_max = std::chrono::seconds(4);
   std::uint32_t attempts_max = 64;
   std::function<Result<PsView>()> refresh;  ///< asked on kStaleEpoch for a newer view; may be empty

@@ -160,8 +160,8 @@ Status Engine::wait(const std::shared_ptr<Call>& call) {
   Lock lock(mutex_);
   if (!drive(
           lock, [&] { return call->done(); }, call->deadline + std::chrono::milliseconds(100))) {
-    fail_call(*call, Error{Errc::kDeadlineExceeded,
-                           call->what + ": no answer in time"});  // the leader is held up
+    // the leader is held up
+    fail_call(*call, Error{Errc::kDeadlineExceeded, call->what + ": no answer in time"});
   }
   if (call->error) return tl::unexpected(*call->error);
   return {};
@@ -213,9 +213,8 @@ bool Engine::drive(Lock& lock, const std::function<bool()>& done, TimePoint dead
           handle(lock, std::move(**incoming));
           incoming = channel_->receive(Duration::zero());
         }
-        if (!incoming)
-          changed_.wait_for(lock,
-                            std::chrono::milliseconds(10));  // no descriptors, say: not a busy loop
+        // no descriptors, say: not a busy loop
+        if (!incoming) changed_.wait_for(lock, std::chrono::milliseconds(10));
       }
       leading_ = false;
       changed_.notify_all();

@@ -8,8 +8,9 @@
 ///   backoff, kOverloaded or kUnavailable; or the slot map changed (then it may be cut in several
 ///   with the same sequence). 4: another refusal, or the deadline.
 /// Waiting: one of the waiting threads leads (it alone touches the channel, outside the lock while
-/// it blocks); the others wait for it. Bounds: bytes of sent ops per shard <= credit_bytes; open
-/// sequences < kSequencesOpenMax. Threads: all methods lock.
+/// it blocks); the others wait for it.
+/// Bounds: bytes of sent ops per shard <= credit_bytes; open sequences < kSequencesOpenMax.
+/// Threads: all methods lock.
 
 #include <condition_variable>
 #include <cstdint>

@@ -2,7 +2,8 @@
 /// ps/core/clock_set.h: who has a clock (Members, one per shard) and how far each is (ClockSet, one
 /// per table). The set starts with as many members as the generation has workers, all at clock 0,
 /// most of them not yet known by name; a worker takes one of these places when it first speaks, and
-/// gives its place up when it leaves, known or not. Threads: single owner.
+/// gives its place up when it leaves, known or not.
+/// Threads: single owner.
 
 #include <cstdint>
 #include <map>

@@ -2,7 +2,9 @@
 /// ps/core/dedup_window.h: which of a client's pushes a slot has already taken. One per (slot,
 /// client); it moves with the slot. A client numbers its pushes 1, 2, ... and never first-sends
 /// number q while one <= q - kSequencesOpenMax is still open (neither answered nor given up), so a
-/// number that fell out of the window is no longer waited for. Bound: 40 bytes. Complexity: O(1).
+/// number that fell out of the window is no longer waited for.
+/// Bound: 40 bytes.
+/// Complexity: O(1).
 
 #include <array>
 #include <cstdint>
@@ -25,8 +27,8 @@ class DedupWindow {
 
  private:
   std::uint64_t highest_ = 0;  ///< 0 = none yet
-  std::array<std::uint64_t, kSequencesOpenMax / 64>
-      bits_{};  ///< bit (sequence % 256) of the last 256
+  /// bit (sequence % 256) of the last 256
+  std::array<std::uint64_t, kSequencesOpenMax / 64> bits_{};
 };
 
 }  // namespace dlrun::ps

@@ -1,7 +1,8 @@
 #pragma once
 /// ps/core/half.h: f32 <-> IEEE half (f16) and bfloat16, to the nearest, ties to even; overflow to
-/// infinity, NaN stays a NaN. Source: F. Giesen, "Half to float done quick" and its float_to_half
-/// with round to even. Branch-free, so that the compiler vectorises the loops. Pure functions.
+/// infinity, NaN stays a NaN.
+/// Source: F. Giesen, "Half to float done quick" and its float_to_half with round to even.
+/// Branch-free, so that the compiler vectorises the loops. Pure functions.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 /// ps/core/msg.h: tables, requests and the slot map as values.
-/// Shapes: keys [n]; values [n, dim] f32 row-major. Units: clock = worker iterations; times ns;
-/// sizes bytes.
+/// Shapes: keys [n]; values [n, dim] f32 row-major.
+/// Units: clock = worker iterations; times ns; sizes bytes.
 
 #include <array>
 #include <cstdint>
@@ -36,8 +36,8 @@ constexpr std::uint32_t slot_of(std::uint32_t table, std::uint64_t key) noexcept
 }
 
 inline constexpr std::uint32_t kDimMax = 4096;
-inline constexpr std::uint32_t kSegmentBytesMax =
-    8u << 20;  ///< keys and values of one request or reply
+/// keys and values of one request or reply
+inline constexpr std::uint32_t kSegmentBytesMax = 8u << 20;
 
 /// Who a clock belongs to: one per worker task of a generation. kNoWorker has no clock: it may use
 /// ASP tables, and read what is applied of the others.
@@ -112,8 +112,8 @@ struct TableSchema {
   float init_b = 0.0f;  ///< uniform: high; normal: standard deviation
   std::uint64_t seed = 1;
   Consistency consistency = Consistency::kBsp;
-  std::uint32_t staleness =
-      0;  ///< SSP: how many clocks the fastest worker may be ahead of the slowest
+  /// SSP: how many clocks the fastest worker may be ahead of the slowest
+  std::uint32_t staleness = 0;
   Dtype dtype = Dtype::kF32;
   float momentum = 0.9f;    ///< momentum, Nesterov
   float beta1 = 0.9f;       ///< Adam and kin
@@ -157,13 +157,12 @@ struct PsView {
   SlotMap map;
   std::vector<ShardEndpoint> shards;     ///< by ShardId
   std::array<std::uint8_t, 32> token{};  ///< issued by the job actor; every request carries it
-  std::uint32_t workers =
-      0;  ///< how many clocks BSP and SSP wait for at the start of the generation
+  /// how many clocks BSP and SSP wait for at the start of the generation
+  std::uint32_t workers = 0;
   friend bool operator==(const PsView&, const PsView&) = default;
 };
 
-// ---- requests: client -> shard, in this header; keys [n] and values [n, dim] travel beside it as
-// raw frames ------
+// ---- requests: client -> shard (keys [n] and values [n, dim] travel beside them as raw frames)
 
 inline constexpr std::uint16_t kWireVersion = 1;
 

@@ -29,10 +29,10 @@
 ///   kAssign      w = g, not clipped
 ///
 /// Row: weights [dim], then state: momentum v; Adagrad n; Adagrad by row n [1]; RMSProp v; Adam and
-/// AdamW m, v, then 1 - beta1^t, 1 - beta2^t; AMSGrad m, v, largest v, then the same two; FTRL z, n.
-/// All arithmetic in float, in a fixed order, no fused multiply-add: every Isa gives the same bits.
-/// Pure functions. `state` may be null where state_floats() is 0. Threads: a Stepper is immutable
-/// but for set_rate.
+/// AdamW m, v, then 1 - beta1^t, 1 - beta2^t; AMSGrad m, v, largest v, then the same two; FTRL z,
+/// n. All arithmetic in float, in a fixed order, no fused multiply-add: every Isa gives the same
+/// bits. Pure functions. `state` may be null where state_floats() is 0.
+/// Threads: a Stepper is immutable but for set_rate.
 
 #include <cstdint>
 

@@ -1,6 +1,7 @@
 #pragma once
-/// ps/core/pages.h: memory for rows and indexes: mapped, zeroed, asking for huge pages, touched only
-/// as it is used, given back to the system when its owner goes. Errors: std::bad_alloc.
+/// ps/core/pages.h: memory for rows and indexes: mapped, zeroed, asking for huge pages, touched
+/// only as it is used, given back to the system when its owner goes.
+/// Errors: std::bad_alloc.
 /// Threads: single owner.
 
 #include <array>

@@ -2,8 +2,10 @@
 /// ps/core/row_store.h: the rows of one table on one shard. Row: RowHeader, then `words` of 4 bytes
 /// (weights, then state: ps/core/table.h): one stretch of memory, a multiple of 32 bytes, in slabs
 /// that never move and ask for huge pages. A freed row is zeroed and used again. Who finds them:
-/// SlotIndex. Bounds: 2^31 - 1 rows. Complexity: find, add, erase O(1) expected. Threads: single
-/// owner.
+/// SlotIndex.
+/// Bounds: 2^31 - 1 rows.
+/// Complexity: find, add, erase O(1) expected.
+/// Threads: single owner.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,35 +1,35 @@
 #pragma once
 /// ps/core/shard_core.h: one parameter shard as a deterministic log machine: operation + time in,
-/// replies out. The same operations give the same rows, on a replica as on a replay. Sources: BSP
-/// (Valiant, CACM 1990); SSP (Ho et al., NIPS 2013). Differs from Ho: reads wait at the shard
-/// instead of at a client cache, and a worker's own pushes are visible like everybody's. Shapes:
-/// keys [n]; values [n, dim] f32 row-major. Units: clock = worker iterations; times ns; sizes
-/// bytes.
+/// replies out. The same operations give the same rows, on a replica as on a replay.
+/// Sources: BSP (Valiant, CACM 1990); SSP (Ho et al., NIPS 2013). Differs from Ho: reads wait at
+/// the shard instead of at a client cache, and a worker's own pushes are visible like everybody's.
+/// Shapes: keys [n]; values [n, dim] f32 row-major.
+/// Units: clock = worker iterations; times ns; sizes bytes.
 ///
 /// Clocks, per (worker, table), low = the lowest clock of the members (a worker that left is none):
 ///   BSP   push at clock c: accepted only from a worker whose clock is c; kept until low > c
-///   (ps/core/table.h).
+///         (ps/core/table.h).
 ///         pull at clock c: accepted only from a worker whose clock is c; answered when low >= c.
 ///         It sees exactly the pushes of clocks < c: those are applied when low >= c, and those of
 ///         c cannot be while this worker stands at c.
 ///   SSP   push: applied at once. pull at clock c: answered when low + staleness >= c: sees every
-///   push of clocks < c - s, which
-///         its worker had acknowledged before it advanced.
+///         push of clocks < c - s, which its worker had acknowledged before it advanced.
 ///   ASP   push applied, pull answered at once. Clocks are not looked at.
-///   kNoWorker pulls and scans at once, reads what is applied; it cannot push to BSP and SSP
-///   tables.
+///   kNoWorker  pulls and scans at once, reads what is applied; it cannot push to BSP and SSP
+///         tables.
 /// Exactly once: a client has one window here, and one more for each slot that came from another
 /// shard with a window of its own, until that has been outrun (docs/ps.md says why it is enough). A
 /// push skips the keys of slots that have its (client, sequence). A slot leaves with its window
 /// (export_slot, import_slot), so a retry that finds its slot elsewhere still applies once. A push
 /// is refused whole or taken whole; pulls never make rows.
 /// Errors (in the reply): kStaleEpoch (older epoch, or a slot that is not this shard's: refetch the
-/// map); kUnavailable (newer epoch
-///   than this shard's, or the slot's rows are still on the way: retry); kOverloaded (a bound: back
-///   off); kPermissionDenied (token); kDeadlineExceeded (parked past the budget); kNotFound
-///   (table); kAlreadyExists (table with another schema); kFailedPrecondition (clock rules above,
-///   or a worker that has left); kUnsupported (version); kInvalidArgument. Never throws.
-/// Bounds: ShardSettings. Threads: single owner; borrows spans during the call.
+///   map); kUnavailable (newer epoch than this shard's, or the slot's rows are still on the way:
+///   retry); kOverloaded (a bound: back off); kPermissionDenied (token); kDeadlineExceeded (parked
+///   past the budget); kNotFound (table); kAlreadyExists (table with another schema);
+///   kFailedPrecondition (clock rules above, or a worker that has left); kUnsupported (version);
+///   kInvalidArgument. Never throws.
+/// Bounds: ShardSettings.
+/// Threads: single owner; borrows spans during the call.
 
 #include <array>
 #include <cstdint>

@@ -10,7 +10,8 @@
 /// Two keys of one slot with the same fingerprint share their count.
 /// Bounds: rows < 2^31; sightings of a slot <= kSightingsMax, then all counts are halved and those
 /// that were 1 go. Memory of outgrown tables serves the next ones; none goes back to the system.
-/// Complexity: O(1) expected. Threads: single owner.
+/// Complexity: O(1) expected.
+/// Threads: single owner.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 /// ps/core/table.h: one table on one shard: rows, clocks, and under BSP the pushes of clocks that
-/// are still open. BSP: a push at clock c is kept until no member's clock is <= c. Then, per key,
+/// are still open.
+/// BSP: a push at clock c is kept until no member's clock is <= c. Then, per key,
 /// the gradients of that clock are added in the order (worker, client, sequence) and one optimizer
 /// step is made with the sum: what arrived when plays no part. (kAssign: the last in that order is
 /// set.)

@@ -28,7 +28,8 @@ int complain(int code, const std::string& what) {
   return code;
 }
 
-/// What the agent says, from its thread to the shard and to main. Messages before the shard exists are kept.
+/// What the agent says, from its thread to the shard and to main. Messages before the shard exists
+/// are kept.
 class Mail {
  public:
   Mail() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -151,8 +152,8 @@ int shard_host_main(int argc, char**) {
   const Signals signals;  // before any thread is started
   Mail mail;
   if (signals.fd() < 0 || mail.fd() < 0) return complain(1, "no file descriptors left");
-  options->reconnect_for =
-      std::chrono::minutes(30);  // an agent may be restarted; a node that is lost ends us otherwise
+  // an agent may be restarted; a node that is lost ends us otherwise
+  options->reconnect_for = std::chrono::minutes(30);
   options->on_message = [&mail](const task::ToClient& message) { mail.take(message); };
   options->on_closed = [&mail](const Error& error) { mail.agent_lost(error); };
   auto agent = task::TaskClient::connect(std::move(*options));

@@ -3,7 +3,8 @@
 /// back. No CAF. It sleeps in the channel until a message, wake() or the next deadline of a parked
 /// pull: an idle shard burns nothing. A frame that is not a request of ours is counted and dropped:
 /// there is nobody to answer. A reply that the link does not take is dropped: the client asks
-/// again. Threads: one owner; wake() from any.
+/// again.
+/// Threads: one owner; wake() from any.
 
 #include <cstdint>
 #include <memory>

@@ -32,7 +32,8 @@ struct AgentLinkOptions {
   std::vector<LinkAddress> coordinators;
   /// Instead of the network: the hub in this process, or a null handle when it is down now.
   std::function<caf::actor()> local;
-  /// Made anew for each connection: a renewed certificate is used from the next one on. An error is a failed try.
+  /// Made anew for each connection: a renewed certificate is used from the next one on. An error is
+  /// a failed try.
   std::function<Result<wire::LinkHello>()> hello;
   Duration connect_timeout = std::chrono::seconds(10);
   Duration greeting_timeout = std::chrono::seconds(5);

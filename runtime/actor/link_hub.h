@@ -3,8 +3,8 @@
 /// hello was verified: its certificate is an agent's of this cluster, carries the node's name, is
 /// not revoked, and its key signed the hello. One connection per node: a later hello of the same
 /// node replaces the earlier one. Bytes for a peer that is not there, or that has not been heard
-/// while `unheard_bytes_max` were sent, are lost: the cores repeat what matters. Bounds: peers_max,
-/// unheard_bytes_max per peer, kEnvelopeBytesMax per frame. Ends with its owner.
+/// while `unheard_bytes_max` were sent, are lost: the cores repeat what matters.
+/// Bounds: peers_max, unheard_bytes_max per peer, kEnvelopeBytesMax per frame. Ends with its owner.
 
 #include <caf/fwd.hpp>
 #include <cstdint>

@@ -1,8 +1,9 @@
 #pragma once
 /// runtime/actor/system.h: a CAF actor system with this project's settings: the sharing scheduler
 /// and no extra network workers (no wake-ups while idle, the lowest round trip), our heartbeat,
-/// mutual TLS or no network at all. Errors: kPermissionDenied when the credentials do not check:
-/// libcaf_openssl would connect anonymously without them, so nothing is opened before they do.
+/// mutual TLS or no network at all.
+/// Errors: kPermissionDenied when the credentials do not check: libcaf_openssl would connect
+/// anonymously without them, so nothing is opened before they do.
 /// Threads: start and destroy on one thread.
 
 #include <cstdint>

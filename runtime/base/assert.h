@@ -1,6 +1,6 @@
 #pragma once
-/// runtime/base/assert.h: DLRUN_ASSERT checks an invariant of ours, in every build. Bad input is never
-/// an assertion: it is a Result.
+/// runtime/base/assert.h: DLRUN_ASSERT checks an invariant of ours, in every build. Bad input is
+/// never an assertion: it is a Result.
 
 namespace dlrun {
 /// Prints the place and the expression to stderr and aborts.

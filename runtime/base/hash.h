@@ -1,7 +1,7 @@
 #pragma once
 /// runtime/base/hash.h: FNV-1a, 64 bits: the same number in every process, on every machine and in
-/// every version; so it may name files and be recorded. Source: Fowler, Noll, Vo
-/// (isthe.com/chongo/tech/comp/fnv). Not for secrets.
+/// every version; so it may name files and be recorded.
+/// Source: Fowler, Noll, Vo (isthe.com/chongo/tech/comp/fnv). Not for secrets.
 
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/base/ids.h: strong identifiers. Two kinds never mix by accident; each prints as people see it.
+/// runtime/base/ids.h: strong identifiers. Two kinds never mix by accident; each prints as people
+/// see it.
 
 #include <compare>
 #include <cstdint>
@@ -19,12 +20,17 @@ struct Strong {
   friend auto operator<=>(const Strong&, const Strong&) = default;
 };
 
-using NodeId = Strong<struct NodeIdTag, std::string>;             ///< operator's name of a node, [A-Za-z0-9._-]{1,64}
-using JobId = Strong<struct JobIdTag, std::uint64_t>;             ///< printed j<n>, from 1; 0 = none
-using ShardId = Strong<struct ShardIdTag, std::uint32_t>;         ///< rank of a parameter shard in its job
-using Incarnation = Strong<struct IncarnationTag, std::uint64_t>; ///< random, one per process start; 0 = none
+/// operator's name of a node, [A-Za-z0-9._-]{1,64}
+using NodeId = Strong<struct NodeIdTag, std::string>;
+/// printed j<n>, from 1; 0 = none
+using JobId = Strong<struct JobIdTag, std::uint64_t>;
+/// rank of a parameter shard in its job
+using ShardId = Strong<struct ShardIdTag, std::uint32_t>;
+/// random, one per process start; 0 = none
+using Incarnation = Strong<struct IncarnationTag, std::uint64_t>;
 using Generation = Strong<struct GenerationTag, std::uint32_t>;   ///< gang starts of a job, from 1
-using ClientId = Strong<struct ClientIdTag, std::uint64_t>;       ///< incarnation of a parameter-server client
+/// incarnation of a parameter-server client
+using ClientId = Strong<struct ClientIdTag, std::uint64_t>;
 
 /// One placement decision. Ordered: first by coordinator term, then by counter. {0,0} = none.
 struct Epoch {
@@ -33,7 +39,8 @@ struct Epoch {
   friend auto operator<=>(const Epoch&, const Epoch&) = default;
 };
 
-/// A task: rank `rank` of role `role` in gang start `generation` of `job`. Printed "j12:worker/0#1".
+/// A task: rank `rank` of role `role` in gang start `generation` of `job`. Printed
+/// "j12:worker/0#1".
 struct TaskId {
   JobId job;
   std::string role;
@@ -46,7 +53,8 @@ std::string to_string(JobId id);
 std::string to_string(const TaskId& id);
 std::string to_string(Epoch epoch);  ///< "term.counter"
 Result<JobId> parse_job_id(std::string_view text);    ///< "j12" or "12"; kInvalidArgument
-Result<TaskId> parse_task_id(std::string_view text);  ///< "j12:worker/0#1"; "#g" may be left out (generation 0)
+/// "j12:worker/0#1"; "#g" may be left out (generation 0)
+Result<TaskId> parse_task_id(std::string_view text);
 
 }  // namespace dlrun
 

@@ -52,8 +52,9 @@ using Status = Result<void>;
 inline tl::unexpected<Error> fail(Errc code, std::string context) {
   return tl::unexpected<Error>(Error{code, std::move(context)});
 }
-/// `errno`'s text appended: fail_errno("open /x") -> "open /x: Permission denied". ENOSPC, EMFILE, ENOMEM become
-/// kResourceExhausted, EACCES and EPERM kPermissionDenied, ENOENT kNotFound, the rest kIo.
+/// `errno`'s text appended: fail_errno("open /x") -> "open /x: Permission denied". ENOSPC, EMFILE,
+/// ENOMEM become kResourceExhausted, EACCES and EPERM kPermissionDenied, ENOENT kNotFound, the rest
+/// kIo.
 tl::unexpected<Error> fail_errno(std::string what, int error_number);
 tl::unexpected<Error> fail_errno(std::string what);
 
@@ -78,7 +79,10 @@ tl::unexpected<Error> fail_as(std::string prefix, const Result<T>& result) {
 /// DLRUN_ASSIGN(auto x, expression): x = the value, or returns the error.
 #define DLRUN_ASSIGN(target, expression) \
   DLRUN_ASSIGN_INNER(DLRUN_CONCAT(dlrun_result_, __LINE__), target, expression)
+// `name` and `target` cannot stand in parentheses: they declare.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define DLRUN_ASSIGN_INNER(name, target, expression)   \
   auto&& name = (expression);                          \
   if (!name) return ::tl::unexpected(name.error());    \
   target = std::move(*name)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -38,7 +38,8 @@ class SplitMix64 {
   std::uint64_t state_;
 };
 
-/// Counter-based: a pure function of (counter, key), so that any element of the sequence is reached in O(1).
+/// Counter-based: a pure function of (counter, key), so that any element of the sequence is reached
+/// in O(1).
 constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c,
                                                   std::array<std::uint32_t, 2> k) noexcept {
   for (int round = 0; round < 10; ++round) {

@@ -1,6 +1,7 @@
 #pragma once
 /// runtime/base/seldom.h: for what may happen a million times and deserves a few lines of a log:
-/// says yes the 1st, 2nd, 4th, 8th ... time. Threads: single owner.
+/// says yes the 1st, 2nd, 4th, 8th ... time.
+/// Threads: single owner.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 #pragma once
 /// runtime/base/time.h: time as a value. A core gets it as an argument; only a shell reads a Clock.
-/// Units: TimePoint counts ns of a monotonic clock with an arbitrary start (leases, deadlines, timers);
-/// WallTime counts ns since 1970-01-01 UTC and is for people only, never for a decision.
+/// Units: TimePoint counts ns of a monotonic clock with an arbitrary start (leases, deadlines,
+/// timers); WallTime counts ns since 1970-01-01 UTC and is for people only, never for a decision.
 
 #include <chrono>
 #include <cstdint>
@@ -14,6 +14,7 @@ struct MonotonicTag {
   using rep = Duration::rep;
   using period = Duration::period;
   using duration = Duration;
+  // NOLINTNEXTLINE(readability-identifier-naming): the name that <chrono> looks for
   static constexpr bool is_steady = true;
 };
 using TimePoint = std::chrono::time_point<MonotonicTag, Duration>;
@@ -23,7 +24,8 @@ struct WallTime {
   friend auto operator<=>(const WallTime&, const WallTime&) = default;
 };
 
-/// Thread safe. Implementations: SystemClock (here), SimClock (runtime/sim), ManualClock (here, tests).
+/// Thread safe. Implementations: SystemClock (here), SimClock (runtime/sim), ManualClock (here,
+/// tests).
 class Clock {
  public:
   virtual ~Clock() = default;

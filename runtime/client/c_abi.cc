@@ -182,11 +182,11 @@ const char* dlrun_last_error(void) { return last_error.c_str(); }
 const char* dlrun_errc_name(int errc) {
   if (errc == DLRUN_OK) return "kOk";
   if (errc < 0 || errc > DLRUN_INTERNAL) return "kUnknown";
-  return dlrun::errc_name(static_cast<Errc>(errc))
-      .data();  // names are literals, so they end in NUL
+  // names are literals, so they end in NUL
+  return dlrun::errc_name(static_cast<Errc>(errc)) .data();
 }
 
-// ---- session ----
+// ---- session
 
 int dlrun_session_open(const dlrun_session_options* options, dlrun_session** out) {
   return guarded([&]() -> Status {
@@ -286,7 +286,7 @@ int dlrun_leave(dlrun_session* session, int64_t timeout_ms) {
   });
 }
 
-// ---- tables ----
+// ---- tables
 
 void dlrun_table_options_init(dlrun_table_options* options, size_t struct_size) {
   if (options == nullptr || struct_size < sizeof(std::size_t)) return;
@@ -393,7 +393,7 @@ int dlrun_table_export(dlrun_table* table, const char* path, int64_t timeout_ms)
   });
 }
 
-// ---- inputs ----
+// ---- inputs
 
 int dlrun_input_open(dlrun_session* session, const char* name, int64_t timeout_ms,
                      dlrun_input** out) {

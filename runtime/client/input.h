@@ -1,8 +1,9 @@
 #pragma once
 /// runtime/client/input.h: one input of the job: asks the agent where the feeder is, attaches to
-/// its pipe. Threads: next() calls run one after the other; release() from any thread at any time.
-/// A feeder that dies (or whose agent restarts) is followed by another one, and next() goes on with
-/// it exactly where the one before ended: no row twice, none left out; batches held stay valid.
+/// its pipe.
+/// Threads: next() calls run one after the other; release() from any thread at any time. A feeder
+/// that dies (or whose agent restarts) is followed by another one, and next() goes on with it
+/// exactly where the one before ended: no row twice, none left out; batches held stay valid.
 /// Bounds: kLossesMax feeders, each within kReattachLimit, then kUnavailable.
 
 #include <memory>

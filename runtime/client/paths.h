@@ -3,7 +3,8 @@
 /// executable, and the environment that lets a task find them. One rule for an install and for a
 /// build tree, since the build tree has the shape of an install:
 ///   P/bin/dlrun   P/lib/dlrun/libdlrun.so   P/lib/dlrun/python/dlrun/__init__.py
-/// Pure: touches no file. Threads: any.
+/// Pure: touches no file.
+/// Threads: any.
 
 #include <string>
 #include <string_view>

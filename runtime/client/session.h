@@ -2,10 +2,10 @@
 /// runtime/client/session.h: a task's program inside its job: what the C ABI and the training-loop
 /// actor stand on.
 /// Errors: Result; never throws. The environment is not read here: dlrun_session_open does that.
-/// Threads: every method from any thread. Ownership: tables and inputs hold their session.
+/// Threads: every method from any thread.
+/// Ownership: tables and inputs hold their session.
 /// Fork: in a child of fork() every call is kFailedPrecondition; what has sockets and threads of
-/// the
-///   parent is leaked there, not torn down.
+/// the parent is leaked there, not torn down.
 
 #include <atomic>
 #include <memory>

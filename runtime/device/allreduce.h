@@ -1,10 +1,11 @@
 #pragma once
 /// runtime/device/allreduce.h: the sum of a vector over all ranks of a group. Twins: threads of one
-/// process over shared memory; NCCL, one GPU a rank, when built with CUDA. Errors of sum():
-/// kInvalidArgument (the ranks' sizes differ; all ranks get it, the group lives on),
-/// kDeadlineExceeded (a rank did not come in time: the group is broken), kUnavailable (the group is
-/// broken, or a rank has left). Threads: each rank's object belongs to one thread; all ranks of a
-/// group call sum() the same number of times.
+/// process over shared memory; NCCL, one GPU a rank, when built with CUDA.
+/// Errors of sum(): kInvalidArgument (the ranks' sizes differ; all ranks get it, the group lives
+/// on), kDeadlineExceeded (a rank did not come in time: the group is broken), kUnavailable (the
+/// group is broken, or a rank has left).
+/// Threads: each rank's object belongs to one thread; all ranks of a group call sum() the same
+/// number of times.
 
 #include <cstdint>
 #include <memory>

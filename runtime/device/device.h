@@ -1,12 +1,15 @@
 #pragma once
 /// runtime/device/device.h: rows of weights in a device's memory, with the two kernels that
 /// training needs: gather rows, and update rows by gradients. One interface, two twins: CpuDevice
-/// always, CudaDevice when built with CUDA and a GPU is there. Shapes: a table is [rows, dim] f32;
-/// ids [n] u32; grads and gathered values [n, dim] f32 row-major, in host memory. Source of the
-/// rules: SGD; Adagrad (Duchi, Hazan, Singer, JMLR 2011), element-wise, as PyTorch writes it.
+/// always, CudaDevice when built with CUDA and a GPU is there.
+/// Shapes: a table is [rows, dim] f32; ids [n] u32; grads and gathered values [n, dim] f32
+/// row-major, in host memory.
+/// Source of the rules: SGD; Adagrad (Duchi, Hazan, Singer, JMLR 2011), element-wise, as PyTorch
+/// writes it.
 /// Errors: kInvalidArgument (an id >= rows, spans that do not match; nothing is changed),
 /// kResourceExhausted (device memory), kNoDevice, kIo (the driver refused; the context has its
-/// words). Never throws. Threads: a Device and its tables belong to one thread.
+/// words). Never throws.
+/// Threads: a Device and its tables belong to one thread.
 
 #include <cstdint>
 #include <memory>

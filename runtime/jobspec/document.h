@@ -1,8 +1,9 @@
 #pragma once
-/// runtime/jobspec/document.h: one tree for the three syntaxes of a job file, each value with its place in the text.
-/// JSON is parsed here (RFC 8259, strict; nlohmann's parser does not tell where a value stood), TOML by toml++, YAML by yaml-cpp.
-/// Errors: kInvalidArgument "file:line:column: reason". Bounds: nesting 32, kNodesMax values (YAML aliases count each time
-/// they are used). Never throws.
+/// runtime/jobspec/document.h: one tree for the three syntaxes of a job file, each value with its
+/// place in the text. JSON is parsed here (RFC 8259, strict; nlohmann's parser does not tell where
+/// a value stood), TOML by toml++, YAML by yaml-cpp.
+/// Errors: kInvalidArgument "file:line:column: reason".
+/// Bounds: nesting 32, kNodesMax values (YAML aliases count each time they are used). Never throws.
 
 #include <cstdint>
 #include <string>
@@ -28,8 +29,8 @@ struct Node {
   struct Member;
   Kind kind = Kind::kNull;
   Mark at;
-  std::string
-      text;  ///< kString: the value; kInt, kFloat: as from_chars reads it; kBool: "true" or "false"
+  /// kString: the value; kInt, kFloat: as from_chars reads it; kBool: "true" or "false"
+  std::string text;
   std::vector<Node> items;      ///< kList
   std::vector<Member> members;  ///< kTable, in the order of the text; a key may come twice
 };

@@ -1,8 +1,11 @@
 #pragma once
-/// runtime/jobspec/job_file.h: job files (TOML, YAML, JSON; docs/jobfile.md) -> JobSpec. The body of POST /api/v1/jobs is the
-/// JSON form. Errors: kInvalidArgument whose context has one line per problem, at most kProblemsMax of them:
+/// runtime/jobspec/job_file.h: job files (TOML, YAML, JSON; docs/jobfile.md) -> JobSpec. The body
+/// of POST /api/v1/jobs is the JSON form.
+/// Errors: kInvalidArgument whose context has one line per problem, at most kProblemsMax of them:
 ///   "job.toml:4:1: unknown key 'cuont' in [role.worker]; did you mean 'count'?"
-/// Bounds: kJobBytesMax, nesting 32, 256 roles, 65536 tasks, 256 inputs. Never throws, whatever the bytes. Threads: no state.
+/// Bounds: kJobBytesMax, nesting 32, 256 roles, 65536 tasks, 256 inputs. Never throws, whatever the
+/// bytes.
+/// Threads: no state.
 
 #include <cstddef>
 #include <string>
@@ -27,7 +30,8 @@ Result<cluster::JobSpec> parse_job(std::string_view text, Syntax syntax, std::st
 /// Reads and parses. kNotFound, kPermissionDenied, kIo, and what parse_job returns.
 Result<cluster::JobSpec> load_job_file(const std::string& path);
 
-/// What must hold of any spec, whoever made it: names, counts, argv, `after` without a circle, no NUL in argv, env and cwd.
+/// What must hold of any spec, whoever made it: names, counts, argv, `after` without a circle, no
+/// NUL in argv, env and cwd.
 Status validate(const cluster::JobSpec& spec);
 
 }  // namespace dlrun::jobspec

@@ -156,7 +156,8 @@ cluster::EnvList JobReader::env(const Node& node, std::string_view where) {
     if (const auto bad = check_env_name(member.key)) problem(member.at, *bad);
     if (std::any_of(out.begin(), out.end(), [&](const auto& e) { return e.first == member.key; }))
       problem(member.at, fmt::format("'{}' stands twice in {}", member.key, where));
-    // Numbers and booleans are plain text to a program; writing them without quotes is no reason to refuse.
+    // Numbers and booleans are plain text to a program; writing them without quotes is no reason to
+    // refuse.
     const bool scalar = member.value.kind == Node::Kind::kInt ||
                         member.value.kind == Node::Kind::kFloat ||
                         member.value.kind == Node::Kind::kBool;

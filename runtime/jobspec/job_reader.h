@@ -1,6 +1,6 @@
 #pragma once
-/// runtime/jobspec/job_reader.h: walks a document's tree into a JobSpec and collects what is wrong with it, each problem with
-/// its place. Private to this folder. Single use.
+/// runtime/jobspec/job_reader.h: walks a document's tree into a JobSpec and collects what is wrong
+/// with it, each problem with its place. Private to this folder. Single use.
 
 #include <functional>
 #include <string>
@@ -22,14 +22,15 @@ class JobReader {
   using Field = std::pair<std::string_view, std::function<void(const Node&)>>;
 
   void problem(Mark at, std::string text);
-  /// Calls the field of each member; an unknown or repeated key is a problem. `where` is "[role.worker]" or "the job".
+  /// Calls the field of each member; an unknown or repeated key is a problem. `where` is
+  /// "[role.worker]" or "the job".
   void table(const Node& node, std::string_view where, const std::vector<Field>& fields);
   bool at_most(const Node& node, std::size_t most, std::string_view what);
   bool want(const Node& node, Node::Kind kind, std::string_view what);
 
   std::string text(const Node& node, std::string_view what);  ///< a string
-  std::string bytes(const Node& node,
-                    std::string_view what);  ///< a string or {base64}, without NUL
+  /// a string or {base64}, without NUL
+  std::string bytes(const Node& node, std::string_view what);
   std::vector<std::string> bytes_list(const Node& node, std::string_view what);
   bool boolean(const Node& node, std::string_view what);
   template <class T>
@@ -54,8 +55,8 @@ class JobReader {
   std::vector<std::string> problems_;
   bool more_ = false;
   std::vector<Mark> output_marks_;  ///< of an output's role, or its name
-  std::vector<std::pair<Mark, std::vector<Mark>>>
-      role_marks_;  ///< of a role's name, and of its `after` items
+  /// of a role's name, and of its `after` items
+  std::vector<std::pair<Mark, std::vector<Mark>>> role_marks_;
 };
 
 }  // namespace dlrun::jobspec

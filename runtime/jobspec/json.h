@@ -1,7 +1,11 @@
 #pragma once
-/// runtime/jobspec/json.h: JSON of what REST answers, and of job specs. Field names are those of web/openapi.json.
-/// Bytes: argv, env and cwd may hold any byte but NUL; a string that is not UTF-8 is written {"base64": "..."}.
-/// Times: RFC 3339 UTC with nanoseconds, null = not yet. Durations: seconds as a number. Sizes: bytes. Threads: all const.
+/// runtime/jobspec/json.h: JSON of what REST answers, and of job specs. Field names are those of
+/// web/openapi.json.
+/// Bytes: argv, env and cwd may hold any byte but NUL; a string that is not UTF-8 is written
+/// {"base64": "..."}.
+/// Times: RFC 3339 UTC with nanoseconds, null = not yet.
+/// Units: durations in seconds, a number; sizes in bytes.
+/// Threads: all const.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -14,8 +18,8 @@ namespace dlrun::jobspec {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const cluster::JobSpec&
-                 spec);  ///< the shape of a job file; parse_job() reads it back to an equal spec
+/// the shape of a job file; parse_job() reads it back to an equal spec
+Json to_json(const cluster::JobSpec& spec);
 Json to_json(const cluster::JobView& view);
 Json to_json(const cluster::TaskView& view);
 Json to_json(const cluster::NodeView& view);

@@ -6,7 +6,8 @@
 namespace dlrun::jobspec {
 namespace {
 
-/// Recursive descent, at most kDepthMax deep. After the first error `error_` is set and everything unwinds.
+/// Recursive descent, at most kDepthMax deep. After the first error `error_` is set and everything
+/// unwinds.
 class JsonParser {
  public:
   JsonParser(std::string_view text, std::string_view file) : text_(text), file_(file) {}

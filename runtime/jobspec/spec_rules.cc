@@ -47,7 +47,8 @@ Status check_env(const cluster::EnvList& env, std::string_view where) {
   return {};
 }
 
-/// Kahn: roles whose `after` are all gone are removed until none is left, or a circle is. Every name in `after` exists.
+/// Kahn: roles whose `after` are all gone are removed until none is left, or a circle is. Every
+/// name in `after` exists.
 Status check_order(const std::vector<cluster::RoleSpec>& roles) {
   std::map<std::string_view, std::size_t> index;
   for (std::size_t i = 0; i < roles.size(); ++i) index.emplace(roles[i].name, i);

@@ -1,6 +1,7 @@
 #pragma once
-/// runtime/jobspec/spec_rules.h: the rules of single fields, shared by the reader of job files (which knows the place) and
-/// validate() (which does not). Each answers what is wrong, as a sentence, or nothing.
+/// runtime/jobspec/spec_rules.h: the rules of single fields, shared by the reader of job files
+/// (which knows the place) and validate() (which does not). Each answers what is wrong, as a
+/// sentence, or nothing.
 
 #include <optional>
 #include <string>
@@ -20,12 +21,12 @@ inline constexpr std::size_t kEnvMax = cluster::kSpecLimits.env_max;
 
 std::optional<std::string> check_role_name(std::string_view name);   ///< [a-z][a-z0-9_-]{0,31}
 std::optional<std::string> check_input_name(std::string_view name);  ///< [A-Za-z0-9_.-]{1,64}
-std::optional<std::string> check_env_name(
-    std::string_view name);  ///< UTF-8, not empty, no '=' and no NUL
-std::optional<std::string> check_label_text(
-    std::string_view what, std::string_view text);  ///< <= 256, no control characters
-std::optional<std::string> check_role_program(
-    const cluster::RoleSpec& role);  ///< argv against program
+/// UTF-8, not empty, no '=' and no NUL
+std::optional<std::string> check_env_name(std::string_view name);
+/// <= 256, no control characters
+std::optional<std::string> check_label_text(std::string_view what, std::string_view text);
+/// argv against program
+std::optional<std::string> check_role_program(const cluster::RoleSpec& role);
 
 std::string cause_name(cluster::Cause cause);  ///< "node-lost"
 /// Every cause that a job can be restarted on, as people write it; '_' for '-' is understood too.

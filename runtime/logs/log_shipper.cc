@@ -23,8 +23,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr Duration kWatchRetry =
-    milliseconds(100);  ///< a directory that is not there yet, or no inotify left: look anew
+/// a directory that is not there yet, or no inotify left: look anew
+constexpr Duration kWatchRetry = milliseconds(100);
 constexpr Duration kErrorPause = std::chrono::seconds(1);
 
 template <class T>
@@ -154,7 +154,8 @@ class LogShipper::Impl {
     std::size_t bytes = 0;
     TimePoint at{};
   };
-  /// Unknown -> Asked -> Known -> (Finishing) -> Finished; any error or a lost answer: back to Unknown.
+  /// Unknown -> Asked -> Known -> (Finishing) -> Finished; any error or a lost answer: back to
+  /// Unknown.
   enum class State { kUnknown, kAsked, kKnown, kFinishing, kFinished };
   struct StreamState {
     std::string dir;
@@ -263,8 +264,8 @@ class LogShipper::Impl {
         consider(next, late);
       }
     }
-    // ZeroMQ gives a connection up for good when its handshake was refused, as it is while a restarted coordinator does not
-    // know us yet: a socket that hears nothing is replaced.
+    // ZeroMQ gives a connection up for good when its handshake was refused, as it is while a
+    // restarted coordinator does not know us yet: a socket that hears nothing is replaced.
     if (!wanting) {
       last_heard_ = now;
     } else if (socket_ != nullptr || !endpoint_.empty()) {
@@ -288,7 +289,8 @@ class LogShipper::Impl {
             ask(id, s, now);
           }
         } else if (s.state == State::kKnown && s.dirty) {
-          any = send_chunk(id, s, now, next) || !s.dirty || any;  // at its end: look again, it may be finishing
+          // at its end: look again, it may be finishing
+          any = send_chunk(id, s, now, next) || !s.dirty || any;
         } else if (s.state == State::kKnown && s.sent.empty() && tasks_[id.task].finishing) {
           question(id, s, wire::LogKind::kFinish, State::kFinishing, now);
         }
@@ -353,8 +355,8 @@ class LogShipper::Impl {
       blocked_ = true;
       return false;
     }
-    zmq_send(socket_, read->bytes.data(), read->bytes.size(),
-             ZMQ_DONTWAIT);  // the rest of a started message is taken
+    // the rest of a started message is taken
+    zmq_send(socket_, read->bytes.data(), read->bytes.size(), ZMQ_DONTWAIT);
     s.next = read->offset + read->bytes.size();
     s.sent.push_back({h.request, s.next, read->bytes.size(), now});
     in_flight_ += read->bytes.size();

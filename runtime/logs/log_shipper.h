@@ -1,9 +1,11 @@
 #pragma once
-/// runtime/logs/log_shipper.h: the agent's side: tails the shims' log files and ships them to the coordinator's LogReceiver.
-/// Data plane: ZeroMQ DEALER -> ROUTER with CURVE; header frame (wire/logs.capnp) + raw frame of <= chunk_bytes.
-/// One thread; woken by inotify, by acks and by calls: no polling while nothing happens. Bytes are exact; chunk edges mean nothing.
-/// The store is asked where each stream ends before anything is sent (after start, a reconnect or a lost answer): nothing is
-/// kept on the agent's disk but the log files themselves.
+/// runtime/logs/log_shipper.h: the agent's side: tails the shims' log files and ships them to the
+/// coordinator's LogReceiver.
+/// Data plane: ZeroMQ DEALER -> ROUTER with CURVE; header frame (wire/logs.capnp) + raw frame of <=
+/// chunk_bytes. One thread; woken by inotify, by acks and by calls: no polling while nothing
+/// happens. Bytes are exact; chunk edges mean nothing. The store is asked where each stream ends
+/// before anything is sent (after start, a reconnect or a lost answer): nothing is kept on the
+/// agent's disk but the log files themselves.
 /// Bounds: in_flight_bytes unacknowledged in all; streams take turns.
 /// Threads: methods from any thread, none blocks. Callbacks on the shipper's thread.
 
@@ -38,12 +40,13 @@ class LogShipper {
   static Result<std::unique_ptr<LogShipper>> start(ShipperOptions options);
   ~LogShipper();
 
-  /// Where to ship: tcp://host:port and the receiver's public key. May be called again (the coordinator moved or restarted).
+  /// Where to ship: tcp://host:port and the receiver's public key. May be called again (the
+  /// coordinator moved or restarted).
   void connect(const std::string& endpoint, const std::string& server_public_key);
   /// Ships TASKDIR/logs of a task from now on. Known already: nothing.
   void add(const TaskId& task, const std::string& logs_dir, ShipPass pass);
-  /// The task ended: ships the rest, tells the store that both streams are finished, then calls `done` (once, with true) and
-  /// forgets the task. After `give_up` without success: `done(false)`.
+  /// The task ended: ships the rest, tells the store that both streams are finished, then calls
+  /// `done` (once, with true) and forgets the task. After `give_up` without success: `done(false)`.
   void finish(const TaskId& task, Duration give_up, std::function<void(bool)> done);
   /// Forgets the task; what was not shipped is not shipped.
   void remove(const TaskId& task);

@@ -426,7 +426,8 @@ class LogStore::Impl {
     return job_bytes_[job.value] = bytes_in(job_dir(job));
   }
 
-  /// The oldest segment of the job's largest stream goes, until it fits. Each stream keeps its last segment.
+  /// The oldest segment of the job's largest stream goes, until it fits. Each stream keeps its last
+  /// segment.
   void shrink_job(JobId job, std::uint64_t& job_bytes) {
     struct Segments {
       std::vector<std::pair<std::uint64_t, std::uint64_t>> list;  // start, size
@@ -465,7 +466,7 @@ class LogStore::Impl {
     }
   }
 
-  // ---- the janitor: knows the total, and makes room for it ------------------------------------------------------
+  // ---- the janitor: knows the total, and makes room for it
 
   void clean() {
     scan(nullptr);
@@ -506,8 +507,8 @@ class LogStore::Impl {
                            JobId{*job});
     });
     const std::lock_guard lock(mutex_);
-    total_bytes_ =
-        std::max(sum, total_bytes_ - std::min(total_bytes_, before));  // appends went on meanwhile
+    // appends went on meanwhile
+    total_bytes_ = std::max(sum, total_bytes_ - std::min(total_bytes_, before));
   }
 
   /// Its segments go; that its streams are finished, and where they ended, stays.

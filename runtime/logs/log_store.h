@@ -1,13 +1,16 @@
 #pragma once
-/// runtime/logs/log_store.h: the coordinator's store of task output: bytes by (task, stream) and absolute offset.
-/// Files: <dir>/j<job>/<generation>.<role>.<rank>.<out|err>.<start offset, 20 digits>, and ....done holding the end offset.
-/// A restart finds everything by its names; memory holds nothing per finished job (streams in use only, bounded).
-/// Durability: written to the page cache; after a power loss an agent that still has the bytes sends them again, since it asks
-/// for the end first.
-/// Budgets: per job and in all; above them the oldest segments go (of the job; in all: of the job written longest ago), and
-/// reading there starts at `oldest`.
+/// runtime/logs/log_store.h: the coordinator's store of task output: bytes by (task, stream) and
+/// absolute offset.
+/// Files: <dir>/j<job>/<generation>.<role>.<rank>.<out|err>.<start offset, 20 digits>, and ....done
+/// holding the end offset. A restart finds everything by its names; memory holds nothing per
+/// finished job (streams in use only, bounded).
+/// Durability: written to the page cache; after a power loss an agent that still has the bytes
+/// sends them again, since it asks for the end first.
+/// Budgets: per job and in all; above them the oldest segments go (of the job; in all: of the job
+/// written longest ago), and reading there starts at `oldest`.
 /// Errors: kResourceExhausted (disk full: nothing of the append is kept), kNotFound, kIo.
-/// Threads: all methods from any thread. Listeners run on the caller of append()/finish(); they must not block.
+/// Threads: all methods from any thread. Listeners run on the caller of append()/finish(); they
+/// must not block.
 
 #include <cstdint>
 #include <functional>
@@ -38,8 +41,8 @@ struct StreamInfo {
 };
 
 struct Chunk {
-  std::uint64_t offset =
-      0;  ///< of bytes[0]; above the asked one when the asked bytes were dropped or lost
+  /// of bytes[0]; above the asked one when the asked bytes were dropped or lost
+  std::uint64_t offset = 0;
   std::string bytes;       ///< empty = nothing there yet, or (finished) the end
   std::uint64_t next = 0;  ///< ask this next
   std::uint64_t oldest = 0;
@@ -66,7 +69,8 @@ class LogStore {
   static Result<std::unique_ptr<LogStore>> open(std::string dir, StoreLimits limits);
   ~LogStore();
 
-  /// Idempotent: bytes below the end are ignored. A hole (offset > end) is taken only with `gap`, else nothing is written.
+  /// Idempotent: bytes below the end are ignored. A hole (offset > end) is taken only with `gap`,
+  /// else nothing is written.
   /// Returns the end: what the sender sends next.
   Result<std::uint64_t> append(const StreamId& id, std::uint64_t offset, std::string_view bytes,
                                bool gap = false);
@@ -83,7 +87,8 @@ class LogStore {
   Status drop_job(JobId job);
   StoreStats stats() const;
 
-  /// Calls `listener` after each append and finish, until the handle is destroyed (which waits for a running call).
+  /// Calls `listener` after each append and finish, until the handle is destroyed (which waits for
+  /// a running call).
   std::shared_ptr<void> subscribe(std::function<void(const StreamInfo&)> listener);
 
  private:

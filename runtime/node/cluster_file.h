@@ -1,8 +1,10 @@
 #pragma once
 /// runtime/node/cluster_file.h: the small JSON files of the data folders.
 ///   coordinator: cluster.json (for the launcher and for people), ports.json (the same ports after
-///   a restart) agent:       coordinator.json (where it joined)
-/// Errors: kCorrupt names the file. All 0600, replaced by rename.
+///                a restart)
+///   agent:       coordinator.json (where it joined)
+/// All 0600, replaced by rename.
+/// Errors: kCorrupt names the file.
 
 #include <cstdint>
 #include <optional>

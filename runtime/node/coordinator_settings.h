@@ -17,8 +17,8 @@ struct CoordinatorFlags {
   std::uint16_t join_port = 0;       ///< same
   std::uint16_t log_port = 0;        ///< same
   std::string rest = "127.0.0.1:0";  ///< ADDR:PORT
-  std::string
-      advertise;  ///< host that agents use; "" = the listen address, or of the outgoing route
+  /// host that agents use; "" = the listen address, or of the outgoing route
+  std::string advertise;
   std::vector<std::string> rest_hosts;  ///< further names in Host and Origin
   std::int64_t join_token_minutes = 60;
   std::int64_t certificate_life_s = 90 * 86'400;

@@ -3,8 +3,8 @@
 /// certificates, the port where machines join, the tokens they need, the book of what was given
 /// out, and what an operator does about them over REST. Files in the data folder: tls/, join.token
 /// (always a good one), join_tokens, certificates (runtime/security).
-/// Errors: as runtime/security. Threads: `verify` from the hub's, SecurityAdmin from REST's, the
-/// rest from the owner's.
+/// Errors: as runtime/security.
+/// Threads: `verify` from the hub's, SecurityAdmin from REST's, the rest from the owner's.
 
 #include <functional>
 #include <memory>

@@ -7,8 +7,8 @@
 ///                                                   the default
 ///     -> parse_settings()  argv into the fields     -> settings_markdown()  docs/settings.md
 ///
-/// Errors: kInvalidArgument names the setting, its bounds and what was given. Threads: plain
-/// functions.
+/// Errors: kInvalidArgument names the setting, its bounds and what was given.
+/// Threads: plain functions.
 
 #include <cstdint>
 #include <functional>

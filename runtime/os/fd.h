@@ -1,7 +1,7 @@
 #pragma once
 /// runtime/os/fd.h: the owner of a file descriptor, and what is done with bare ones.
-/// Errors: those of the system, with `what` in front. Threads: an Fd has a single owner; the
-/// functions are safe from any thread.
+/// Errors: those of the system, with `what` in front.
+/// Threads: an Fd has a single owner; the functions are safe from any thread.
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 #pragma once
 /// runtime/os/file_lock.h: flock on a file that is made (0600) when missing. The kernel lets go of
-/// it when its holder dies, kill -9 included. Threads: single owner.
+/// it when its holder dies, kill -9 included.
+/// Threads: single owner.
 
 #include <string>
 

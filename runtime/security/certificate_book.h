@@ -6,7 +6,8 @@
 /// node, when it began, when it ends and when it was revoked (0: it counts), in ns of Unix time.
 /// Errors: kNotFound (nothing to revoke), kResourceExhausted (kEntriesMax), kCorrupt (names the
 /// line), kIo.
-/// Bounds: kEntriesMax. Durable when a call returns. Threads: safe from any thread.
+/// Bounds: kEntriesMax. Durable when a call returns.
+/// Threads: safe from any thread.
 
 #include <map>
 #include <memory>

@@ -2,8 +2,10 @@
 /// runtime/security/credentials.h: the files behind a daemon's identity, in one 0700 folder.
 ///   coordinator: ca.pem ca.key node.pem node.key        agent: ca.pem node.pem node.key
 /// node.pem holds the certificate and then the CA's, so that a client can pin the CA by its
-/// fingerprint. Errors: kNotFound (an agent that never joined), kPermissionDenied (files open to
-/// others, expired, foreign), kIo. Threads: call from one thread at a time per folder.
+/// fingerprint.
+/// Errors: kNotFound (an agent that never joined), kPermissionDenied (files open to others,
+/// expired, foreign), kIo.
+/// Threads: call from one thread at a time per folder.
 
 #include <string>
 

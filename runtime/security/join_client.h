@@ -1,9 +1,10 @@
 #pragma once
 /// runtime/security/join_client.h: the new machine's side of joining. One TLS connection: the
 /// coordinator's chain must end in the CA whose fingerprint stands in the join line, else nothing
-/// is sent; then POST /api/v1/join. Errors: kUnavailable (no connection), kDeadlineExceeded,
-/// kPermissionDenied (fingerprint, token), kCorrupt (the answer). Threads: blocks the caller up to
-/// `timeout`.
+/// is sent; then POST /api/v1/join.
+/// Errors: kUnavailable (no connection), kDeadlineExceeded, kPermissionDenied (fingerprint, token),
+/// kCorrupt (the answer).
+/// Threads: blocks the caller up to `timeout`.
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,9 @@
 /// runtime/security/join_listener.h: the TLS port where machines join: POST /api/v1/join (a token)
 /// and /api/v1/renew (the caller's certificate). Anything else is 404. JSON in, JSON out:
 /// {"token","node","csr"} -> {"certificate","ca", "cluster_port"}, or {"code","detail"} with 400,
-/// 403 or 500. Bounds: kConnectionsMax, body 64 KiB, header 8 KiB, 10 s per connection, one request
-/// each. Threads: one of its own; start and stop from the owner's.
+/// 403 or 500.
+/// Bounds: kConnectionsMax, body 64 KiB, header 8 KiB, 10 s per connection, one request each.
+/// Threads: one of its own; start and stop from the owner's.
 
 #include <cstdint>
 #include <memory>

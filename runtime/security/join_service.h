@@ -1,8 +1,9 @@
 #pragma once
 /// runtime/security/join_service.h: turns a signing request into a certificate: for a join token,
-/// or for a certificate that still counts (renewal). No network: JoinListener carries it. Errors:
-/// kPermissionDenied (token, revoked, a name that a node uses), kInvalidArgument (name, request), kIo
-/// and kResourceExhausted (the book). Each certificate is in the book before it is handed out.
+/// or for a certificate that still counts (renewal). No network: JoinListener carries it.
+/// Errors: kPermissionDenied (token, revoked, a name that a node uses), kInvalidArgument (name,
+/// request), kIo and kResourceExhausted (the book). Each certificate is in the book before it is
+/// handed out.
 /// Threads: safe from any thread.
 
 #include <memory>

@@ -3,8 +3,11 @@
 /// certificate. A token is 256 random bits as "dlj-<64 hex digits>"; the file holds only SHA-256(CA
 /// fingerprint | token) and the time it ends, so that a stolen file opens nothing and a token of
 /// another cluster never matches. Within its life a token may be used by any number of nodes: ten
-/// machines join with one line. Bounds: kTokensMax live tokens. Errors: kPermissionDenied (wrong or
-/// expired: the text does not tell which exists), kOverloaded, kIo. Threads: safe from any thread.
+/// machines join with one line.
+/// Bounds: kTokensMax live tokens.
+/// Errors: kPermissionDenied (wrong or expired: the text does not tell which exists), kOverloaded,
+/// kIo.
+/// Threads: safe from any thread.
 
 #include <memory>
 #include <mutex>

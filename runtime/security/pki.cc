@@ -68,8 +68,8 @@ bool add_extension(X509* certificate, X509* issuer, int nid, const char* value) 
 Status set_common_fields(X509* certificate, const X509_NAME* subject, const X509_NAME* issuer,
                          EVP_PKEY* key, std::int64_t from_s, std::int64_t until_s) {
   DLRUN_ASSIGN(std::string serial_bytes, random_bytes(16));
-  serial_bytes[0] =
-      static_cast<char>((serial_bytes[0] & 0x7f) | 0x40);  // positive, always 16 bytes
+  // positive, always 16 bytes
+  serial_bytes[0] = static_cast<char>((serial_bytes[0] & 0x7f) | 0x40);
   const BnPtr serial(BN_bin2bn(reinterpret_cast<const unsigned char*>(serial_bytes.data()),
                                static_cast<int>(serial_bytes.size()), nullptr));
   const bool ok = serial && X509_set_version(certificate, 2) == 1 &&

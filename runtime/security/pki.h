@@ -2,9 +2,10 @@
 /// runtime/security/pki.h: the cluster's own certificate authority, as pure functions over PEM
 /// texts. Keys are EC P-256; certificates X.509 v3 with SHA-256. What a certificate may do is in
 /// its extended key usage: only the coordinator's is a server's, so that an agent's key can never
-/// pose as the coordinator; the node's name is in the CN. Errors: kInvalidArgument (not a PEM of
-/// that kind, a bad name), kPermissionDenied (not signed by this CA, expired, wrong purpose, key
-/// and certificate do not belong together). No exceptions; OpenSSL's text is in the context.
+/// pose as the coordinator; the node's name is in the CN.
+/// Errors: kInvalidArgument (not a PEM of that kind, a bad name), kPermissionDenied (not signed by
+/// this CA, expired, wrong purpose, key and certificate do not belong together). No exceptions;
+/// OpenSSL's text is in the context.
 /// Threads: plain functions, safe from any thread.
 
 #include <cstdint>
@@ -47,8 +48,8 @@ struct SignOptions {
   std::string common_name;  ///< decides; the request's own subject is only compared with it
   Duration valid_for{};     ///< from kBackdate before `now`
   WallTime now;
-  std::vector<std::string>
-      alt_names;  ///< "DNS:name", "IP:address": for servers that people's tools reach by name
+  /// "DNS:name", "IP:address": for servers that people's tools reach by name
+  std::vector<std::string> alt_names;
 };
 /// Checks the request's signature and that it asks for `common_name`. Serial: 128 random bits.
 Result<std::string> sign_csr(const PemPair& ca, const std::string& csr_pem,

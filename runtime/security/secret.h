@@ -1,7 +1,7 @@
 #pragma once
-/// runtime/security/secret.h: random bytes, digests, hex, and files that only their owner
-/// reads (reading: runtime/os/files.h). Errors: kIo, kPermissionDenied, kNotFound of the file
-/// system, with the path.
+/// runtime/security/secret.h: random bytes, digests, hex, and files that only their owner reads
+/// (reading: runtime/os/files.h).
+/// Errors: kIo, kPermissionDenied, kNotFound of the file system, with the path.
 /// Threads: plain functions, safe from any thread.
 
 #include <array>

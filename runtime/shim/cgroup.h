@@ -1,8 +1,10 @@
 #pragma once
 /// runtime/shim/cgroup.h: a control group of a task's own, where one can be made.
-/// First choice: a child of our group in the v2 hierarchy (works without controllers: cgroup.kill, clone into it).
-/// Second: a child in v1's freezer or pids hierarchy. A memory limit comes from v2's memory controller where it is delegated,
-/// else from v1's memory hierarchy. Nothing writable: no group, "best effort".
+/// First choice: a child of our group in the v2 hierarchy (works without controllers: cgroup.kill,
+/// clone into it).
+/// Second: a child in v1's freezer or pids hierarchy. A memory limit comes from v2's memory
+/// controller where it is delegated, else from v1's memory hierarchy. Nothing writable: no group,
+/// "best effort".
 /// Single-threaded; never throws; owns nothing but the directories it made.
 
 #include <sys/types.h>
@@ -43,7 +45,8 @@ std::uint64_t cgroup_peak_bytes(const TaskCgroups& groups);  ///< 0 = not known
 
 /// Every process in the group and the groups below it.
 std::vector<pid_t> cgroup_pids(const std::string& group);
-/// SIGKILL to all in it, by cgroup.kill where there is one, else one by one (frozen first where that works).
+/// SIGKILL to all in it, by cgroup.kill where there is one, else one by one (frozen first where
+/// that works).
 void cgroup_kill(const std::string& group);
 /// Removes the group and those below it. False when something is still in it.
 bool cgroup_remove(const std::string& group);

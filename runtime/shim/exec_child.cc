@@ -208,8 +208,8 @@ Result<pid_t> start_child(const ChildSetup& setup) {
     result = tl::unexpected(opened.error());
   } else {
     const pid_t shim = ::getpid();
-    const pid_t pid =
-        clone_child(cgroup_fd);  // CLONE_VFORK: returns when the child has run exec or died
+    // CLONE_VFORK: returns when the child has run exec or died
+    const pid_t pid = clone_child(cgroup_fd);
     if (pid == 0) run_child(setup, plan, shim, failure);
     if (pid < 0) {
       const bool refused = cgroup_fd >= 0 && errno != EAGAIN && errno != ENOMEM;

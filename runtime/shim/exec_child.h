@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/shim/exec_child.h: starts the program with all its conditions, and says exactly what failed when it could not.
+/// runtime/shim/exec_child.h: starts the program with all its conditions, and says exactly what
+/// failed when it could not.
 
 #include <sys/types.h>
 
@@ -20,8 +21,9 @@ struct ChildSetup {
   int stdin_fd = -1, stdout_fd = -1, stderr_fd = -1;
 };
 
-/// The program runs (exec succeeded) in its own session. Errors: kNotFound, kPermissionDenied, kInvalidArgument, ... with a
-/// sentence for a person: unknown program, not executable, no such directory, interpreter missing, ...
+/// The program runs (exec succeeded) in its own session.
+/// Errors: kNotFound, kPermissionDenied, kInvalidArgument, ... with a sentence for a person:
+/// unknown program, not executable, no such directory, interpreter missing, ...
 /// kUnsupported: the kernel refuses to clone into this cgroup; try without.
 /// Precondition: one thread; every descriptor close-on-exec.
 Result<pid_t> start_child(const ChildSetup& setup);

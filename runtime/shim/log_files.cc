@@ -122,7 +122,8 @@ bool LogWriter::start_segment() {
 }
 
 void LogWriter::retain() {
-  // All segments but the open one are about segment_bytes_ long; the sum is known from the offsets alone.
+  // All segments but the open one are about segment_bytes_ long; the sum is known from the offsets
+  // alone.
   while (starts_.size() > 1 && end_ + segment_bytes_ - starts_[1] >= retained_bytes_) {
     ::unlink(segment_path(dir_, stream_, starts_.front()).c_str());
     starts_.erase(starts_.begin());

@@ -1,8 +1,9 @@
 #pragma once
-/// runtime/shim/log_files.h: one stream of bytes in segment files of bounded total, readable from an absolute offset.
-/// Files: <dir>/<stream>.<start offset, 20 digits>; the end of a segment is its start + its size. A gap between a segment's end
-/// and the next one's start is bytes that were lost (disk full, or dropped by retention in front).
-/// Written by one LogWriter; any number of readers in any process.
+/// runtime/shim/log_files.h: one stream of bytes in segment files of bounded total, readable from
+/// an absolute offset.
+/// Files: <dir>/<stream>.<start offset, 20 digits>; the end of a segment is its start + its size. A
+/// gap between a segment's end and the next one's start is bytes that were lost (disk full, or
+/// dropped by retention in front). Written by one LogWriter; any number of readers in any process.
 
 #include <cstdint>
 #include <string>
@@ -22,7 +23,8 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
   /// Continues at the end of what is there. The directory exists.
   Status open();
-  /// Never blocks the task for a full disk: what cannot be written is lost, counted, and leaves a gap.
+  /// Never blocks the task for a full disk: what cannot be written is lost, counted, and leaves a
+  /// gap.
   void write(std::string_view bytes);
   std::uint64_t end() const { return end_; }
   std::uint64_t lost_bytes() const { return lost_bytes_; }

@@ -1,5 +1,5 @@
-// dlrun-shim TASKDIR: descriptor 3 is the held lock of the directory, 4 a socket to the agent; both may be missing, so that a
-// person can run a shim by hand.
+// dlrun-shim TASKDIR: descriptor 3 is the held lock of the directory, 4 a socket to the agent; both
+// may be missing, so that a person can run a shim by hand.
 
 #include <fcntl.h>
 #include <sys/file.h>

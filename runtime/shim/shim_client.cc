@@ -420,8 +420,8 @@ class ShimClient::Impl {
     }
     auto reaper = OrphanReaper::begin(task.dir, clock_.now(), kReapGiveUp);
     if (!reaper) {
-      if (reaper.error().code ==
-          Errc::kFailedPrecondition) {  // it is just dying, or somebody else reaps
+      if (reaper.error().code == Errc::kFailedPrecondition) {
+        // it is just dying, or somebody else reaps
         task.retry_at = clock_.now() + kConnectPause;
         return;
       }

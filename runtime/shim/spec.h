@@ -37,12 +37,12 @@ struct Spec {
   std::uint64_t time_limit_ms = 0;         ///< 0 = none
   std::uint64_t grace_ms = 30000;          ///< TERM to KILL at the time limit
   std::uint64_t leftover_grace_ms = 1000;  ///< TERM to KILL for processes that outlive the program
-  std::uint64_t give_up_ms =
-      30000;  ///< after KILL: how long the tree may stay (uninterruptible processes)
+  /// after KILL: how long the tree may stay (uninterruptible processes)
+  std::uint64_t give_up_ms = 30000;
   std::uint64_t log_segment_bytes = 16u << 20;
   std::uint64_t log_retained_bytes = 256u << 20;  ///< per stream; the oldest segments go
-  std::uint64_t mark =
-      0;  ///< random, not 0: names the cgroup and DLRUN_MARK; 0 = ShimClient chooses
+  /// random, not 0: names the cgroup and DLRUN_MARK; 0 = ShimClient chooses
+  std::uint64_t mark = 0;
   bool no_new_privs = true;
   bool use_cgroup = true;  ///< false: best effort by subreaper and mark only
   friend bool operator==(const Spec&, const Spec&) = default;

@@ -96,8 +96,8 @@ Status Supervisor::prepare() {
   listen_fd_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::strcpy(address.sun_path,
-              "shim.sock");  // relative: a task directory may be longer than sun_path
+  // relative: a task directory may be longer than sun_path
+  std::strcpy(address.sun_path, "shim.sock");
   if (listen_fd_ < 0 ||
       ::bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listen_fd_, 8) != 0) {

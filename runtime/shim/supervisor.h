@@ -1,15 +1,20 @@
 #pragma once
-/// runtime/shim/supervisor.h: the shim itself: one program, its tree, its two log streams, its exit cause.
+/// runtime/shim/supervisor.h: the shim itself: one program, its tree, its two log streams, its exit
+/// cause.
 ///
 ///   agent --spec--> [spec] ----> Supervisor ---- clone, exec ---> program ... its tree
-///   agent <==shim.sock==> report, stop, kill        <-- pipes ---- stdout, stderr --> logs/<stream>.<offset>
+///   agent <==shim.sock==> report, stop, kill        <-- pipes ---- stdout, stderr
+///                         logs/<stream>.<offset> <---'
 ///                                                   <-- SIGCHLD -- (subreaper: all orphans)
 ///                        [exit] <---- when no child is left
 ///
 /// States: Starting -1-> Running -2-> Stopping -3-> Ended; Running -3-> Ended
-///   1: exec succeeded. 2: a stop, the time limit, or the program ended and left processes. 3: no child is left (waitpid says
-///   ECHILD: the shim is a subreaper, so that means the whole tree), or give_up_ms after KILL.
-/// One thread, poll(). Memory: two buffers of 64 KiB and a few small strings. Errors of the file system never stop the task.
+///   1: exec succeeded. 2: a stop, the time limit, or the program ended and left processes. 3: no
+///   child is left (waitpid says ECHILD: the shim is a subreaper, so that means the whole tree), or
+///   give_up_ms after KILL.
+/// One thread, poll().
+/// Memory: two buffers of 64 KiB and a few small strings.
+/// Errors: of the file system never stop the task.
 
 #include <sys/types.h>
 
@@ -27,13 +32,15 @@ namespace dlrun::shim {
 
 class Supervisor {
  public:
-  /// The working directory is the task directory. `lock_fd` is the held lock; `agent_fd` a connected socket, or -1.
+  /// The working directory is the task directory. `lock_fd` is the held lock; `agent_fd` a
+  /// connected socket, or -1.
   Supervisor(int lock_fd, int agent_fd);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// From spec to exit record. Returns the process's exit code: 0, or 1 when not even a record could be written.
+  /// From spec to exit record. Returns the process's exit code: 0, or 1 when not even a record
+  /// could be written.
   int run();
 
  private:

@@ -1,7 +1,8 @@
 #pragma once
 /// runtime/shim/tree_kill.h: all processes of a task, however they were forked, and their end.
-/// Found by: the task's cgroups; descent from the shim (a subreaper, so orphans stay below it); DLRUN_MARK in the environment.
-/// With a cgroup the mark is not looked at: a cgroup cannot be left by an ordinary program.
+/// Found by: the task's cgroups; descent from the shim (a subreaper, so orphans stay below it);
+/// DLRUN_MARK in the environment. With a cgroup the mark is not looked at: a cgroup cannot be left
+/// by an ordinary program.
 
 #include <sys/types.h>
 
@@ -17,8 +18,8 @@ namespace dlrun::shim {
 std::string cgroup_name(std::uint64_t mark);  ///< "dlrun-<16 hex digits>"
 std::string mark_env(std::uint64_t mark);     ///< "DLRUN_MARK=<16 hex digits>"
 
-/// Processes of the tree; `shim` = the subreaper that they descend from (0 = it is dead). Never contains `shim`, the caller, pid 1.
-/// Zombies are left out.
+/// Processes of the tree; `shim` = the subreaper that they descend from (0 = it is dead). Never
+/// contains `shim`, the caller, pid 1. Zombies are left out.
 std::vector<pid_t> tree_pids(const Tree& tree, pid_t shim);
 /// `signal` to each process of the tree, repeated until a pass finds nobody new (at most 5 passes).
 void tree_signal(const Tree& tree, pid_t shim, int signal);
@@ -31,7 +32,8 @@ std::string boot_id();
 /// Kills the tree of a dead shim step by step, so that a thread with other work can do it.
 class OrphanReaper {
  public:
-  /// Takes the directory's lock. kFailedPrecondition when the shim lives, kNotFound when there is no spec.
+  /// Takes the directory's lock. kFailedPrecondition when the shim lives, kNotFound when there is
+  /// no spec.
   static Result<OrphanReaper> begin(const std::string& task_dir, TimePoint now, Duration give_up);
   /// One round. True when it is over: result() is set. Call again in about 20 ms otherwise.
   bool step(TimePoint now);

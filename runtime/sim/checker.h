@@ -1,13 +1,15 @@
 #pragma once
-/// runtime/sim/checker.h: the invariants, apart from the workload and from the cores: it sees only what is durable and what
-/// really runs. Checked at each step that touches them; quiet() once at the end. The first violation is kept.
+/// runtime/sim/checker.h: the invariants, apart from the workload and from the cores: it sees only
+/// what is durable and what really runs. Checked at each step that touches them; quiet() once at
+/// the end. The first violation is kept.
 ///
 ///   terms and epochs: terms rise; no epoch is given twice; a job's epochs rise
 ///   nothing of epoch e is accepted after e+1: no record of an older generation after JobPlaced
 ///   nothing runs without a durable placement, nor twice, nor before its whole gang is prepared
 ///   no port or CPU leased twice: neither by placements that are in force, nor by what runs
 ///   a node is lost only when nothing was heard of it for the time of a lease
-///   one final state per job; none before all of its tasks have ended; recorded ends are what happened
+///   one final state per job; none before all of its tasks have ended; recorded ends are what
+///     happened
 ///   a shard that is lost ends its generation, and is told of
 ///   an acknowledged submit is durable; one key, one job
 ///   a lease is granted only to a task that is in force, an output published only under a grant of its epoch

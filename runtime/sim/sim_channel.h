@@ -1,9 +1,9 @@
 #pragma once
-/// runtime/sim/sim_channel.h: transport::Channel over a SimNetwork: the real client (ps::Engine) and
-/// the real data loop of a shard (ps::ShardLoop) send their real bytes. Delivery as the network
+/// runtime/sim/sim_channel.h: transport::Channel over a SimNetwork: the real client (ps::Engine)
+/// and the real data loop of a shard (ps::ShardLoop) send their real bytes. Delivery as the network
 /// will: lost, late, twice, out of order. A channel never blocks: receive() takes what is there,
-/// whatever timeout it is given; `arrived` says that something came.
-/// Endpoints: sim://NODE/NAME. Threads: the loop's.
+/// whatever timeout it is given; `arrived` says that something came. Endpoints: sim://NODE/NAME.
+/// Threads: the loop's.
 
 #include <cstdint>
 #include <deque>

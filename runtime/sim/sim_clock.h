@@ -1,7 +1,8 @@
 #pragma once
 /// runtime/sim/sim_clock.h: the clocks of one machine: a monotonic one that runs a little fast or
 /// slow and starts anywhere, and a wall clock that people set forward and back. Made from the
-/// loop's true time. Threads: the loop's.
+/// loop's true time.
+/// Threads: the loop's.
 
 #include <cstdint>
 

@@ -1,6 +1,7 @@
 #pragma once
-/// runtime/sim/sim_loop.h: simulated time and the order of everything: a queue of (time, sequence) whose events run one by
-/// one on the caller's thread. Same seed, same order. No event sees time stand still for ever: next() moves on.
+/// runtime/sim/sim_loop.h: simulated time and the order of everything: a queue of (time, sequence)
+/// whose events run one by one on the caller's thread. Same seed, same order. No event sees time
+/// stand still for ever: next() moves on.
 /// Source of the idea: FoundationDB's Sim2.
 
 #include <cstdint>
@@ -26,7 +27,8 @@ class SimLoop {
 
   void at(TimePoint when, std::function<void()> what);
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
-  /// Like after(), but never before what was posted on the same channel earlier: an actor's mailbox.
+  /// Like after(), but never before what was posted on the same channel earlier: an actor's
+  /// mailbox.
   void post(const std::string& channel, Duration delay, std::function<void()> what);
   /// Runs the next event. False when there is none.
   bool step();

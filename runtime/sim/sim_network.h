@@ -23,7 +23,8 @@ enum class Bytes : std::uint8_t { kToAgent, kFromAgent, kPsRequest, kPsReply };
 struct NetworkFaults {
   double loss = 0.02;
   double duplicate = 0.02;
-  double straggle = 0.01;  ///< this share takes up to `straggle_max`: what overtakes it is reordering
+  /// this share takes up to `straggle_max`: what overtakes it is reordering
+  double straggle = 0.01;
   double damage = 0;       ///< this share arrives with bits flipped or cut short
   Duration delay_min{std::chrono::microseconds(100)};
   Duration delay_max{std::chrono::milliseconds(20)};

@@ -8,7 +8,7 @@ using namespace dlrun::cluster;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// ---- the agent -----------------------------------------------------------------------------------------------------
+// ---- the agent
 
 SimNode::SimNode(NodeWorld& world, sched::NodeCapacity capacity)
     : world_(world), capacity_(std::move(capacity)), feeder_(std::make_unique<SimFeeder>(*this)) {
@@ -209,7 +209,7 @@ void SimNode::input_ended(const TaskId& consumer) {
   next_step(*pid);
 }
 
-// ---- processes -----------------------------------------------------------------------------------------------------
+// ---- processes
 
 std::optional<std::int64_t> SimNode::pid_of(const TaskId& task) const {
   for (const auto& [pid, process] : processes_)

@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/sim/sim_store.h: the coordinator's log on a disk that is slow, full, or loses what it had not flushed.
+/// runtime/sim/sim_store.h: the coordinator's log on a disk that is slow, full, or loses what it
+/// had not flushed.
 /// One writer: batches become durable in the order they were appended. What is kept is the bytes of each record;
 /// what a new coordinator replays was decoded from them.
 
@@ -22,7 +23,8 @@ class SimStore {
       : loop_(loop), bugs_(std::move(bugs)), on_durable_(std::move(durable)), violated_(std::move(violated)) {}
 
   void append(std::vector<cluster::Event> events, std::function<void(Status)> done);
-  /// The process died: what was under way is on disk or not, each batch after a lost one is lost; nobody is told.
+  /// The process died: what was under way is on disk or not, each batch after a lost one is lost;
+  /// nobody is told.
   void crash();
   void set_full(bool full) { full_ = full; }
   void set_delay(Duration longest) { delay_max_ = longest; }

@@ -234,7 +234,8 @@ void World::stranger() {
                              transport::Frame::copy(&value, sizeof value)});
 }
 
-/// The storm is over: the network is whole, the disk has room; what still runs after a while is killed.
+/// The storm is over: the network is whole, the disk has room; what still runs after a while is
+/// killed.
 void World::calm_down() {
   calm_ = true;
   network_.heal_all();

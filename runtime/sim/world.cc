@@ -155,7 +155,7 @@ WorldResult World::run() {
   return result_;
 }
 
-// ---- the coordinator's process -------------------------------------------------------------------------------------
+// ---- the coordinator's process
 
 void World::trace(std::string line) {
   result_.trace.push_back(std::to_string(loop_.now().time_since_epoch() / milliseconds(1)) + " ms " + std::move(line));
@@ -309,7 +309,7 @@ void World::arm_job(JobId id) {
   });
 }
 
-// ---- messages ------------------------------------------------------------------------------------------------------
+// ---- messages
 
 void World::send_to_agent(const SendToAgent& effect) {
   const auto it = nodes_.find(effect.node);

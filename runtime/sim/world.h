@@ -1,7 +1,8 @@
 #pragma once
-/// runtime/sim/world.h: a whole cluster in one thread: the coordinator (CoordinatorCore, the scheduler, a JobCore per
-/// running job) over a SimStore, some SimNodes over a SimNetwork, people who submit and kill, and faults. run() plays
-/// one seed: a stormy part, then everything heals and must come to rest.
+/// runtime/sim/world.h: a whole cluster in one thread: the coordinator (CoordinatorCore, the
+/// scheduler, a JobCore per running job) over a SimStore, some SimNodes over a SimNetwork, people
+/// who submit and kill, and faults. run() plays one seed: a stormy part, then everything heals and
+/// must come to rest.
 
 #include <map>
 #include <memory>
@@ -31,7 +32,8 @@ struct WorldSettings {
   Duration rest{std::chrono::seconds(240)};
   bool faults = true;
   PlantedBugs bugs;
-  bool keep_trace = false;  ///< WorldResult::trace: what became durable and what agents and coordinator said, line by line
+  /// WorldResult::trace: what became durable and what agents and coordinator said, line by line
+  bool keep_trace = false;
 };
 
 struct WorldResult {

@@ -3,8 +3,8 @@
 /// that is kept beside it.
 /// Implementations: SqliteEventLog (WAL, synchronous=FULL), MemoryEventLog (tests, simulator).
 /// Errors: kResourceExhausted (disk full: nothing of the batch is kept), kFailedPrecondition
-/// (second writer, newer schema), kCorrupt (names the record). Threads: single owner; a reader
-/// opens a handle of its own.
+/// (second writer, newer schema), kCorrupt (names the record).
+/// Threads: single owner; a reader opens a handle of its own.
 
 #include <cstdint>
 #include <functional>

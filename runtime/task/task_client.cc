@@ -339,8 +339,8 @@ class TaskClient::Impl {
   bool flush() {
     const std::lock_guard lock(mutex_);
     while (!out_.empty()) {
-      if (state_ == State::kHandshake && !hello_only_)
-        return true;  // Hello is out; the rest after Welcome
+      // Hello is out; the rest after Welcome
+      if (state_ == State::kHandshake && !hello_only_) return true;
       const std::string& bytes = out_.front().bytes;
       const ssize_t n = ::send(fd_, bytes.data() + head_sent_, bytes.size() - head_sent_,
                                MSG_DONTWAIT | MSG_NOSIGNAL);

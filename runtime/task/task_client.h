@@ -39,8 +39,8 @@ struct ClientOptions {
   std::string socket_path;
   cluster::Token token{};
   PeerKind kind = PeerKind::kUser;
-  Duration connect_timeout =
-      std::chrono::seconds(10);  ///< the first connect and Welcome, retried within it
+  /// the first connect and Welcome, retried within it
+  Duration connect_timeout = std::chrono::seconds(10);
   Duration reconnect_for = std::chrono::seconds(120);  ///< after a loss; 0 = never
   std::size_t queue_messages_max = 1024;
   std::size_t queue_bytes_max = 32u << 20;

@@ -3,9 +3,11 @@
 /// dial it. One Channel is one end: a listening one (a shard) or a dialling one with a link to each
 /// shard (a client). Delivery is at most once and, per peer, in order; a link that breaks is
 /// redialled in the background and may lose what was under way, without saying so. Retry and
-/// duplicates are the user's matter (ps/client). Errors: zmq's and errno's, as Errc, with the
-/// endpoint in the context. Bounds: ListenOptions, DialOptions. Threads: a Channel has one owner at
-/// a time (hand it over under a lock); only wake() may come from any thread.
+/// duplicates are the user's matter (ps/client).
+/// Errors: zmq's and errno's, as Errc, with the endpoint in the context.
+/// Bounds: ListenOptions, DialOptions.
+/// Threads: a Channel has one owner at a time (hand it over under a lock); only wake() may come
+/// from any thread.
 
 #include <cstddef>
 #include <cstdint>

@@ -30,8 +30,8 @@ struct ZmqTransport::Context {
 namespace {
 
 constexpr std::size_t kFramesMax = 8;
-constexpr std::size_t kRoutingIdBytes =
-    5;  // what zmq gives a peer that brings none of its own; the first byte is 0
+// what zmq gives a peer that brings none of its own; the first byte is 0
+constexpr std::size_t kRoutingIdBytes = 5;
 
 tl::unexpected<Error> zmq_fail(std::string what) {
   const int error = zmq_errno();

@@ -3,8 +3,8 @@
 /// dials; tcp (IPv4, IPv6) and ipc. Frames are handed to zmq without a copy; received ones stay in
 /// zmq's memory until dropped. A link that is not up takes nothing (kUnavailable), so nothing piles
 /// up for a dead peer; heartbeats find one within about 6 s. A listener closes within 1 s after
-/// sending what is queued; a dialling channel drops what is queued. Threads: as Channel says; each
-/// transport has one zmq context with one I/O thread.
+/// sending what is queued; a dialling channel drops what is queued.
+/// Threads: as Channel says; each transport has one zmq context with one I/O thread.
 
 #include "runtime/transport/transport.h"
 

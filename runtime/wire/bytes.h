@@ -1,7 +1,9 @@
 #pragma once
 /// runtime/wire/bytes.h: one Cap'n Proto message <-> bytes, for codecs only (it includes capnp).
-/// Errors: bytes that are not a message, and pointers out of bounds, are kCorrupt: kj's exceptions end here.
-/// Bounds: what a reader may traverse is a small multiple of the bytes it was given, so no message can be amplified.
+/// Errors: bytes that are not a message, and pointers out of bounds, are kCorrupt: kj's exceptions
+/// end here.
+/// Bounds: what a reader may traverse is a small multiple of the bytes it was given, so no message
+/// can be amplified.
 
 #include <capnp/message.h>
 #include <capnp/serialize.h>
@@ -21,7 +23,8 @@ inline std::string to_bytes(capnp::MessageBuilder& message) {
   return std::string(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
 }
 
-/// Calls `visit(Root::Reader)`, which returns a Result<X>, and returns what it returned. `what` names the message in errors.
+/// Calls `visit(Root::Reader)`, which returns a Result<X>, and returns what it returned. `what`
+/// names the message in errors.
 template <class Root, class Visit>
 auto from_bytes(std::string_view bytes, const char* what, Visit&& visit)
     -> decltype(visit(std::declval<typename Root::Reader>())) {

@@ -1,7 +1,9 @@
 #pragma once
-/// runtime/wire/control_codec.h: what coordinator and agents say <-> the bytes of an Envelope (control.capnp).
-/// Errors of decode: kCorrupt (not a message, an enum out of range), kUnsupported (a kind of message that this build does
-/// not know: sent by a newer peer; ignore it). Never throws, whatever the bytes.
+/// runtime/wire/control_codec.h: what coordinator and agents say <-> the bytes of an Envelope
+/// (control.capnp).
+/// Errors of decode: kCorrupt (not a message, an enum out of range), kUnsupported (a kind of
+/// message that this build does not know: sent by a newer peer; ignore it). Never throws, whatever
+/// the bytes.
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,8 @@
 #pragma once
-/// runtime/wire/event_codec.h: events and job views <-> the bytes that the EventLog keeps (event.capnp, job.capnp).
-/// Errors of decode: kCorrupt; kUnsupported for an event that a newer build wrote. Never throws, whatever the bytes.
+/// runtime/wire/event_codec.h: events and job views <-> the bytes that the EventLog keeps
+/// (event.capnp, job.capnp).
+/// Errors of decode: kCorrupt; kUnsupported for an event that a newer build wrote. Never throws,
+/// whatever the bytes.
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 #pragma once
-/// runtime/wire/job_codec.h: jobs, tasks and nodes <-> job.capnp. For codecs only (it includes capnp); call inside
-/// wire::from_bytes(). Errors: kCorrupt for an enum out of range.
+/// runtime/wire/job_codec.h: jobs, tasks and nodes <-> job.capnp. For codecs only (it includes
+/// capnp); call inside wire::from_bytes().
+/// Errors: kCorrupt for an enum out of range.
 
 #include "runtime/cluster/core/api.h"
 #include "runtime/wire/common_codec.h"

@@ -1,6 +1,7 @@
 #pragma once
 /// runtime/wire/link_codec.h: the frames between an agent's link and the coordinator's hub <->
-/// link.capnp. Errors: kCorrupt (no such message), kUnsupported (a frame of a later version).
+/// link.capnp.
+/// Errors: kCorrupt (no such message), kUnsupported (a frame of a later version).
 /// Threads: plain functions.
 
 #include <cstdint>

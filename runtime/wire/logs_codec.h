@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/wire/logs_codec.h: the header frame between LogShipper and LogReceiver. No capnp in this header.
+/// runtime/wire/logs_codec.h: the header frame between LogShipper and LogReceiver. No capnp in this
+/// header.
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,8 @@
 /// runtime/wire/ps_codec.h: the parameter server's header frame (runtime/wire/ps.capnp) <->
 /// ps::RequestHeader, ps::ReplyHeader. Decoding takes any bytes: what is not a header of this
 /// project is kCorrupt, a version from the future that moved what we need is kUnsupported by its
-/// user (the version field is handed over as it stands). Never throws. Bounds: a header is at most
-/// kPsHeaderBytesMax. Pure functions, thread safe.
+/// user (the version field is handed over as it stands). Never throws.
+/// Bounds: a header is at most kPsHeaderBytesMax. Pure functions, thread safe.
 
 #include <cstddef>
 #include <span>

@@ -70,9 +70,11 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// One line of `dlrun why`: e.g. {"memory", 3, 4, "worker/0 needs 64 GiB, the largest free is 32 GiB on node-1"}.
+/// One line of `dlrun why`: e.g. {"memory", 3, 4, "worker/0 needs 64 GiB, the largest free is 32
+/// GiB on node-1"}.
 struct WhyLine {
-  std::string constraint;         ///< cpu | memory | gpu | port | label | queue | node | gang (each task fits, not all together)
+  /// cpu | memory | gpu | port | label | queue | node | gang (each task fits, not all together)
+  std::string constraint;
   std::uint32_t nodes_failing = 0;
   std::uint32_t nodes_total = 0;
   std::string detail;
@@ -87,8 +89,8 @@ struct Usage {
   friend bool operator==(const Usage&, const Usage&) = default;
 };
 
-/// The face that the control plane sees. Implementation: SchedulerCore; its oracle in the tests is brute force.
-/// Single owner, no clock of its own. Never throws.
+/// The face that the control plane sees. Implementation: SchedulerCore; its oracle in the tests is
+/// brute force. Single owner, no clock of its own. Never throws.
 class Placer {
  public:
   virtual ~Placer() = default;
@@ -98,17 +100,19 @@ class Placer {
   virtual void remove_node(const NodeId& node) = 0;
   /// false: no new gang goes there (suspect, draining, quarantined); `reason` shows in why().
   virtual void set_schedulable(const NodeId& node, bool schedulable, std::string reason) = 0;
-  /// kInvalidArgument when no set of nodes known today could ever hold it is NOT an error here: it waits, and
-  /// `impossible` tells. kAlreadyExists when the job is queued or placed.
+  /// kInvalidArgument when no set of nodes known today could ever hold it is NOT an error here: it
+  /// waits, and `impossible` tells. kAlreadyExists when the job is queued or placed.
   virtual Status submit(const GangRequest& gang) = 0;
   /// Queued: forgotten. Placed: everything it held is free again. Unknown: nothing.
   virtual void release(JobId job) = 0;
-  /// Takes what a recovered job already holds, after a restart. kFailedPrecondition when it overlaps.
+  /// Takes what a recovered job already holds, after a restart. kFailedPrecondition when it
+  /// overlaps.
   virtual Status adopt(const GangRequest& gang, const Placement& placement) = 0;
-  /// The next gang that fits now, in queue order; nullopt when none does. Call until nullopt after any change.
+  /// The next gang that fits now, in queue order; nullopt when none does. Call until nullopt after
+  /// any change.
   virtual std::optional<Placement> next() = 0;
-  /// The reason when a task of `gang` exceeds every known node's total ("worker/0 needs 8 GPUs, the most any node has is
-  /// 4"); nullopt when it could fit one day.
+  /// The reason when a task of `gang` exceeds every known node's total ("worker/0 needs 8 GPUs, the
+  /// most any node has is 4"); nullopt when it could fit one day.
   virtual std::optional<std::string> impossible(const GangRequest& gang) const = 0;
   /// Whether the whole gang has room right now, whoever waits; nothing changes.
   virtual bool has_room(const GangRequest& gang) const = 0;

@@ -1,6 +1,6 @@
 #pragma once
-/// scheduler/core/node_book.h: what each node has and who holds it. Ports and GPUs are held by name, CPUs and memory by
-/// amount; what is used is the sum of what is held and nothing else.
+/// scheduler/core/node_book.h: what each node has and who holds it. Ports and GPUs are held by
+/// name, CPUs and memory by amount; what is used is the sum of what is held and nothing else.
 /// A removed node stays in the book, out of the index, while a gang holds something on it.
 /// Threads: single owner. Never throws.
 
@@ -19,8 +19,8 @@ namespace dlrun::sched {
 
 class NodeBook {
  public:
-  using Index =
-      std::uint32_t;  ///< of a node; valid while the node is known or something is held on it
+  /// of a node; valid while the node is known or something is held on it
+  using Index = std::uint32_t;
 
   struct Node {
     NodeCapacity capacity;
@@ -54,14 +54,16 @@ class NodeBook {
       if (nodes_[node].known) f(nodes_[node]);
   }
 
-  /// While a gang is being fitted: takes or gives back amounts, without names. Every take is given back or becomes a hold.
+  /// While a gang is being fitted: takes or gives back amounts, without names. Every take is given
+  /// back or becomes a hold.
   void take(Index node, const Resources& need);
   void give(Index node, const Resources& need);
 
-  /// Holds `need` for `job`: the GPUs first in the node's list, the ports next round its range, so that a port just released
-  /// is the last to be leased again. The node must have room.
+  /// Holds `need` for `job`: the GPUs first in the node's list, the ports next round its range, so
+  /// that a port just released is the last to be leased again. The node must have room.
   Slot hold(Index node, const Resources& need, JobId job);
-  /// Holds exactly `slot`; the node may be unknown (it has not joined again) and its amounts may be exceeded.
+  /// Holds exactly `slot`; the node may be unknown (it has not joined again) and its amounts may be
+  /// exceeded.
   void hold_exactly(const Slot& slot, const Resources& need, JobId job);
   /// "port 7000 of n1 is held by j3" when the slot cannot be held; "" = it can.
   std::string overlap(const Slot& slot) const;

@@ -1,9 +1,11 @@
 #pragma once
-/// scheduler/core/node_index.h: finds the first node with room for a demand without looking at every node.
-/// One segment tree per number of GPUs (so that a task takes the nodes with the fewest GPUs that serve it); each inner vertex
-/// holds, over the nodes below it, the maximum of each resource and the union of label fingerprints.
-/// Complexity: insert, erase, update O(log n); find O(log n) when the maxima come from the same node, which is usual, and
-/// O(n) at worst (half of the nodes have the CPUs, the other half the memory).
+/// scheduler/core/node_index.h: finds the first node with room for a demand without looking at
+/// every node. One segment tree per number of GPUs (so that a task takes the nodes with the fewest
+/// GPUs that serve it); each inner vertex holds, over the nodes below it, the maximum of each
+/// resource and the union of label fingerprints.
+/// Complexity: insert, erase, update O(log n); find O(log n) when the maxima come from the same
+/// node, which is usual, and O(n) at worst (half of the nodes have the CPUs, the other half the
+/// memory).
 /// Threads: single owner.
 
 #include <compare>

@@ -1,19 +1,24 @@
 #pragma once
-/// scheduler/core/scheduler_core.h: places gangs on nodes: event in, placements out; no clock, no threads, no I/O.
+/// scheduler/core/scheduler_core.h: places gangs on nodes: event in, placements out; no clock, no
+/// threads, no I/O.
 ///
-///   submit -> Queued -1-> Placed -2-> (gone)      1: next() found room for the whole gang. 2: release().
+///   submit -> Queued -1-> Placed -2-> (gone)      1: next() found room for the whole gang. 2:
+///                                                 release().
 ///                  \------------ 2 ------^        adopt() enters at Placed.
 ///
-/// Order: priority (higher first), then time of submit, then job id. next() gives the first gang in that order that fits now.
-/// A gang that does not fit does not hold back those behind it: there is no reservation yet, so that a big gang can
-/// wait for as long as small ones keep coming. Queues, quotas, ageing and preemption come with the policies.
+/// Order: priority (higher first), then time of submit, then job id. next() gives the first gang in
+/// that order that fits now. A gang that does not fit does not hold back those behind it: there is
+/// no reservation yet, so that a big gang can wait for as long as small ones keep coming. Queues,
+/// quotas, ageing and preemption come with the policies.
 ///
-/// Cost: gangs of one shape (same demands, names apart) wait in one line; when the head of a line does not fit the whole line is
-/// set aside until a node gets room for one of the shape's tasks. So a pile of N equal gangs costs one try, not N.
-/// submit and release O(tasks * log(gangs) + tasks * log(nodes)), next() O(tasks * log(nodes)) per shape that may fit,
-/// join, loss and release add O(log(nodes)) per node and one check per line set aside whose smallest task asks for no more
+/// Cost: gangs of one shape (same demands, names apart) wait in one line; when the head of a line
+/// does not fit the whole line is set aside until a node gets room for one of the shape's tasks. So
+/// a pile of N equal gangs costs one try, not N. submit and release O(tasks * log(gangs) + tasks *
+/// log(nodes)), next() O(tasks * log(nodes)) per shape that may fit, join, loss and release add
+/// O(log(nodes)) per node and one check per line set aside whose smallest task asks for no more
 /// CPUs than that node has free.
-/// Errors: see Placer. Never throws. Threads: single owner.
+/// Errors: see Placer. Never throws.
+/// Threads: single owner.
 
 #include <cstdint>
 #include <map>
@@ -39,20 +44,23 @@ class SchedulerCore final : public Placer {
   /// kInvalidArgument: job 0, no tasks, more than kTasksMax, a negative need.
   Status submit(const GangRequest& gang) override;
   void release(JobId job) override;
-  /// Also onto nodes that have not joined (again) yet, and beyond their CPUs and memory: what runs, runs. kInvalidArgument when slots do
-  /// not match the tasks; kAlreadyExists; kFailedPrecondition when a port or a GPU is held already. On error nothing changes.
+  /// Also onto nodes that have not joined (again) yet, and beyond their CPUs and memory: what runs,
+  /// runs. kInvalidArgument when slots do not match the tasks; kAlreadyExists; kFailedPrecondition
+  /// when a port or a GPU is held already. On error nothing changes.
   Status adopt(const GangRequest& gang, const Placement& placement) override;
   std::optional<Placement> next() override;
   bool has_room(const GangRequest& gang) const override;
   /// Also when the whole gang asks for more than all nodes together have.
   std::optional<std::string> impossible(const GangRequest& gang) const override;
-  /// For a queued gang; empty for any other. A last line {"gang"} when each task fits alone but not all together.
+  /// For a queued gang; empty for any other. A last line {"gang"} when each task fits alone but not
+  /// all together.
   std::vector<WhyLine> why(JobId job) const override;
   Usage usage(const NodeId& node) const override;
 
   std::size_t queued() const { return queued_.size(); }
   std::size_t placed() const { return placed_.size(); }
-  /// Tries of next() that ended without room, since the start: the tests watch that a pile costs few.
+  /// Tries of next() that ended without room, since the start: the tests watch that a pile costs
+  /// few.
   std::uint64_t failed_tries() const { return failed_tries_; }
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
-/// scheduler/core/shape.h: what a task asks for, what a node has left, and the shape of a gang: its tasks without their names.
-/// Gangs of one shape fit or do not fit together, so that a pile of them costs one try.
+/// scheduler/core/shape.h: what a task asks for, what a node has left, and the shape of a gang: its
+/// tasks without their names. Gangs of one shape fit or do not fit together, so that a pile of them
+/// costs one try.
 /// Units: cpu in 1/1000 of a core, memory in bytes.
 
 #include <compare>
@@ -11,7 +12,8 @@
 
 namespace dlrun::sched {
 
-/// Free resources of one node. Negative when the node was given more than it has (its capacity shrank, or a gang was adopted).
+/// Free resources of one node. Negative when the node was given more than it has (its capacity
+/// shrank, or a gang was adopted).
 struct Room {
   std::int64_t cpu_milli = 0;
   std::int64_t memory_bytes = 0;

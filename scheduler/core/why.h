@@ -1,5 +1,6 @@
 #pragma once
-/// scheduler/core/why.h: sentences for a person: what stands in the way of a gang, counted per constraint.
+/// scheduler/core/why.h: sentences for a person: what stands in the way of a gang, counted per
+/// constraint.
 /// Complexity: O(distinct demands * nodes); asked by people, not by the placement.
 
 #include <optional>
@@ -11,13 +12,13 @@
 
 namespace dlrun::sched {
 
-/// One line per distinct demand and constraint that at least one known node fails, in the order node, label, gpu, cpu, memory,
-/// port. `why` looks at what is free now.
+/// One line per distinct demand and constraint that at least one known node fails, in the order
+/// node, label, gpu, cpu, memory, port. `why` looks at what is free now.
 std::vector<WhyLine> explain_demands(const NodeBook& book, const GangRequest& gang,
                                      const std::vector<ShapePart>& parts);
 
-/// The reason why no placement on the known nodes' totals can ever hold the gang: a task that exceeds every node, or a sum that
-/// exceeds the cluster; nullopt: neither.
+/// The reason why no placement on the known nodes' totals can ever hold the gang: a task that
+/// exceeds every node, or a sum that exceeds the cluster; nullopt: neither.
 std::optional<std::string> explain_impossible(const NodeBook& book, const GangRequest& gang,
                                               const std::vector<ShapePart>& parts);
 

@@ -2,9 +2,10 @@
 /// tests/client/local_cluster.h: a job without a control plane: plays agent and job actor for one
 /// gang of workers, real shard hosts and a real feeder, on loopback. What a worker meets (socket,
 /// Welcome, barrier, leases, input, shards) is the real code; who is told what, and when, is
-/// decided here in the simplest way. Threads: methods from one thread; callbacks of the TaskServer
-/// on its own; state under one mutex. Leaves nothing: every process is ended by pid and reaped in
-/// the destructor, the folder is removed.
+/// decided here in the simplest way.
+/// Threads: methods from one thread; callbacks of the TaskServer on its own; state under one mutex.
+/// Leaves nothing: every process is ended by pid and reaped in the destructor, the folder is
+/// removed.
 
 #include <sys/types.h>
 
@@ -79,8 +80,8 @@ class LocalCluster {
   std::condition_variable changed_;
   std::map<std::uint32_t, ps::ShardEndpoint> shards_;
   std::string feeder_socket_;
-  std::map<std::pair<std::string, std::uint64_t>, std::set<std::uint32_t>>
-      barriers_;  ///< name, round
+  /// name, round
+  std::map<std::pair<std::string, std::uint64_t>, std::set<std::uint32_t>> barriers_;
   std::map<TaskId, Progress> progress_;
   std::set<TaskId> gone_;
   std::uint64_t tokens_given_ = 0;

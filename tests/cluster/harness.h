@@ -1,6 +1,6 @@
 #pragma once
-/// tests/cluster/harness.h: a JobCore or an AgentCore driven by hand: a clock, a store that is always well unless told
-/// otherwise, and what the core sent, sorted.
+/// tests/cluster/harness.h: a JobCore or an AgentCore driven by hand: a clock, a store that is
+/// always well unless told otherwise, and what the core sent, sorted.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Fuzz entry of the job file: the first byte picks the syntax. What parses is valid, and its JSON form reads back to the same job.
+// Fuzz entry of the job file: the first byte picks the syntax. What parses is valid, and its JSON
+// form reads back to the same job.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

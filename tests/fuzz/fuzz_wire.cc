@@ -1,4 +1,5 @@
-// Fuzz entry of the wire: the first byte picks the decoder. What decodes can be encoded, and decodes again to the same bytes.
+// Fuzz entry of the wire: the first byte picks the decoder. What decodes can be encoded, and
+// decodes again to the same bytes.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

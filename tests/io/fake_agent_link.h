@@ -33,8 +33,8 @@ class FakeAgentLink final : public AgentLink {
     const bool lost = lose_every_ != 0 && leases_ % lose_every_ == 0;
     if (lost && leases_ % (2 * lose_every_) == 0)  // already on its way there
       return fail(Errc::kUnavailable, "the agent was restarted");
-    if (dropped_.contains(request.consumer))
-      return fail(Errc::kStaleEpoch, "the task has ended");  // as the job does
+    // as the job does
+    if (dropped_.contains(request.consumer)) return fail(Errc::kStaleEpoch, "the task has ended");
     if (refuse_with_ != Errc{}) return fail(refuse_with_, "refused by the test");
     resyncs_ += request.resync;
     auto answer = serve_lease(ledger_, request);

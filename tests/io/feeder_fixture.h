@@ -54,8 +54,8 @@ inline bool eventually(const std::function<bool()>& holds) {
   return true;
 }
 
-using Rows =
-    std::map<std::uint32_t, std::multiset<std::uint64_t>>;  ///< pass -> first id of each row
+/// pass -> first id of each row
+using Rows = std::map<std::uint32_t, std::multiset<std::uint64_t>>;
 
 /// What one consumer saw.
 struct Seen {

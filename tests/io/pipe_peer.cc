@@ -1,7 +1,8 @@
 // The other end of the pipe in a process of its own, for tests that kill it.
 //   pipe_peer read SOCKET TOKEN_BYTE [HOLD]   prints "pass id" for each row; after HOLD batches
-//   sleeps with them held pipe_peer feed SOCKET FILE...             a feeder (libsvm, two passes)
-//   with a ledger of its own; prints "ready"
+//                                             sleeps with them held
+//   pipe_peer feed SOCKET FILE...             a feeder (libsvm, two passes) with a ledger of its
+//                                             own; prints "ready"
 //   pipe_peer main DIRECTORY                  feeder_main() in that directory
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
-// Random damage to valid job files, under ASan and UBSan in the dev preset. The time slice comes from DLRUN_FUZZ_SECONDS; the
-// seed of a failing round is printed by SCOPED_TRACE, and DLRUN_FUZZ_SEED replays from there.
+// Random damage to valid job files, under ASan and UBSan in the dev preset. The time slice comes
+// from DLRUN_FUZZ_SECONDS; the seed of a failing round is printed by SCOPED_TRACE, and
+// DLRUN_FUZZ_SEED replays from there.
 #include <gtest/gtest.h>
 
 #include <chrono>

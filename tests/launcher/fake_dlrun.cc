@@ -1,5 +1,6 @@
-// A `dlrun` for tests of local clusters: the launcher is the real one; `coordinator` serves REST over the fake control plane and
-// `agent` only says that it is there, by a file. A job {"exit", "7"} prints a line and ends with 7; {"hang"} runs until killed.
+// A `dlrun` for tests of local clusters: the launcher is the real one; `coordinator` serves REST
+// over the fake control plane and `agent` only says that it is there, by a file. A job {"exit",
+// "7"} prints a line and ends with 7; {"hang"} runs until killed.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -182,8 +182,8 @@ TEST_F(Shipping, ARestartedCoordinatorGetsTheRestAlsoWhenItsLastBytesWereLost) {
   const std::string endpoint = receiver_->endpoint();
   receiver_.reset();
   store_.reset();
-  std::filesystem::resize_file(root_ + "/store/j3/1.worker.0.out.00000000000000000000",
-                               3);  // a power cut
+  // a power cut
+  std::filesystem::resize_file(root_ + "/store/j3/1.worker.0.out.00000000000000000000", 3);
   out.write("meanwhile ");
   start_coordinator(endpoint);
   out.write("after");

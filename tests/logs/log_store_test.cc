@@ -153,8 +153,8 @@ TEST_F(Store, AboveTheTotalTheJobsWrittenLongestAgoGo) {
   const std::string bytes = noise(3000);
   for (std::uint64_t job = 1; job <= 6; ++job) {
     ASSERT_TRUE(store_->append({{JobId{job}, "w", 0, Generation{1}}, Stream::kStdout}, 0, bytes));
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(15));  // the order is the directories' time stamps
+    // the order is the directories' time stamps
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
   }
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (disk() > 10'000 && std::chrono::steady_clock::now() < until)

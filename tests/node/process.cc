@@ -223,8 +223,8 @@ std::string TestCluster::submit(const std::vector<std::string>& argv, int count)
   poll_until(
       [&] {
         answer = post("/api/v1/jobs", spec);
-        return answer.status != 0 &&
-               answer.status != 503;  // just started: the term is not claimed yet
+        // just started: the term is not claimed yet
+        return answer.status != 0 && answer.status != 503;
       },
       std::chrono::seconds(20));
   EXPECT_TRUE(answer.status == 201 || answer.status == 200 || answer.status == 202)

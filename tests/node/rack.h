@@ -3,7 +3,8 @@
 /// processes, mounts, host name) whose init dies with this process and takes everything in the host
 /// with it; a bridge in a namespace of its own joins them, so that the machine's own network is
 /// neither used nor changed. One filesystem for all.
-/// Errors: gtest failures. Threads: single owner.
+/// Errors: gtest failures.
+/// Threads: single owner.
 
 #include <map>
 #include <memory>

@@ -150,9 +150,8 @@ std::vector<Pulled> run(HandShard& shard, const Program& program, std::uint64_t 
       const std::size_t at = rng.below(network.size());
       const Message m = network[at];
       const std::uint64_t fate = rng.below(20);
-      if (fate != 0)
-        network.erase(network.begin() +
-                      static_cast<std::ptrdiff_t>(at));  // 0: it will come once more
+      // 0: it will come once more
+      if (fate != 0) network.erase(network.begin() + static_cast<std::ptrdiff_t>(at));
       if (fate == 1) continue;                           // lost on the way there
       for (const Reply& reply : shard.ask(m.header, m.keys, m.grads, m.worker,
                                           ps::at(static_cast<std::int64_t>(step / 1000)))) {

@@ -70,8 +70,8 @@ class ShardHost : public testing::Test {
     token[0] = static_cast<std::uint8_t>(rank + 1);
     task::Welcome welcome{
         .task = task_of(rank), .epoch = {1, 1}, .world = 2, .job_name = "test", .ps = view};
-    for (std::uint32_t i = 0; i < 2; ++i)
-      welcome.ps.shards.push_back({.shard = ShardId{i}});  // none is ready yet
+    // none is ready yet
+    for (std::uint32_t i = 0; i < 2; ++i) welcome.ps.shards.push_back({.shard = ShardId{i}});
     const std::string path = server->open(task_of(rank), token, welcome).value();
     std::vector<std::string> env = {"DLRUN_SOCKET=" + path, "DLRUN_TOKEN=" + task::to_hex(token)};
     if (!address.empty()) env.push_back("DLRUN_ADDRESS=" + address);

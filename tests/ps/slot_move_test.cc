@@ -93,8 +93,8 @@ TEST(SlotMove, ARetryAfterTheMoveAppliesOnce) {
   const std::uint64_t key = 123;
   const std::uint32_t slot = slot_of(5, key);
   const RequestHeader push = two.shards[0]->push_header(1, kA, 0);
-  EXPECT_FALSE(
-      two.push(push, {key}, {7}, [n = 0]() mutable { return n++ == 1; }));  // applied, reply lost
+  // applied, reply lost
+  EXPECT_FALSE(two.push(push, {key}, {7}, [n = 0]() mutable { return n++ == 1; }));
   two.move({slot});
   EXPECT_TRUE(two.push(push, {key}, {7}, [] { return false; }));
   EXPECT_EQ(two.value(key), 7);

@@ -17,8 +17,8 @@ void forever() {
   for (;;) ::pause();
 }
 
-/// A child in its own session, a grandchild that forked twice and ignores TERM, one that is stopped. All are in place when it
-/// returns.
+/// A child in its own session, a grandchild that forked twice and ignores TERM, one that is
+/// stopped. All are in place when it returns.
 void fork_brood() {
   int ready[2];
   if (::pipe(ready) != 0) std::exit(9);

@@ -1,5 +1,6 @@
 #pragma once
-/// tests/sim/options.h: what a run of the simulator's tests was asked for; set by main() from argv and DLRUN_LONG.
+/// tests/sim/options.h: what a run of the simulator's tests was asked for; set by main() from argv
+/// and DLRUN_LONG.
 
 #include <cstdint>
 #include <optional>

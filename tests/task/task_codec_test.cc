@@ -89,8 +89,8 @@ TEST(TaskCodec, EveryMessageOfAProcessComesBackTheSame) {
     const auto back = decode_to_server(bytes);
     ASSERT_TRUE(back) << back.error().to_string();
     EXPECT_EQ(back->index(), m.index());
-    EXPECT_EQ(hex(encode(*back)),
-              hex(bytes));  // every field is in the bytes, so equal bytes are equal values
+    // every field is in the bytes, so equal bytes are equal values
+    EXPECT_EQ(hex(encode(*back)), hex(bytes));
   }
   const auto lease = std::get<FeederLease>(decode_to_server(encode(all_to_server()[6])).value());
   EXPECT_EQ(lease.consumer, id_of(1));

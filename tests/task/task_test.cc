@@ -92,8 +92,7 @@ class Task : public testing::Test {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, seconds(30), done);
   }
-  template <class M>
-  std::vector<M> all_of() {  // under mutex_
+  template <class M> std::vector<M> all_of() {  // under mutex_
     std::vector<M> list;
     for (const auto& [kind, m] : got_) {
       if (const auto* typed = std::get_if<M>(&m)) list.push_back(*typed);
@@ -208,8 +207,8 @@ TEST_F(Task, AnswersGoToTheProcessThatAskedAndCarryErrors) {
       InputAt at{open->request, Errc{}, "", "/feeder/" + open->input, token_};
       if (open->input == "none") at = {open->request, Errc::kNotFound, "no input 'none'", "", {}};
       EXPECT_TRUE(server_->send(kTask, at));
-      EXPECT_EQ(server_->send(kTask, at).error().code,
-                Errc::kUnavailable);  // nobody waits for it twice
+      // nobody waits for it twice
+      EXPECT_EQ(server_->send(kTask, at).error().code, Errc::kUnavailable);
     }
     if (const auto* lease = std::get_if<FeederLease>(&m)) {
       io::LeaseAnswer answer{io::LeaseState::kGranted, {{lease->splits_max, 0, "/u", "e", 1, 2}}};
@@ -258,8 +257,8 @@ TEST_F(Task, OtherMessagesAreReceivedInOrderOrGoToTheCallback) {
   ASSERT_TRUE(server_->send(kTask, PeerKind::kFeeder, StopNow{}));
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, seconds(20), [&] { return stopped; }));
-  EXPECT_EQ(client->receive(milliseconds(1)).error().code,
-            Errc::kDeadlineExceeded);  // not for users
+  // not for users
+  EXPECT_EQ(client->receive(milliseconds(1)).error().code, Errc::kDeadlineExceeded);
 }
 
 TEST_F(Task, SendingToNobodyIsAnError) {
@@ -364,8 +363,8 @@ TEST_F(Task, AClosedTaskRefusesAndItsSocketIsGone) {
   ASSERT_TRUE(wait([&] { return !got_.empty(); }));
   ASSERT_TRUE(server_->send(kTask, StopNow{}));
   server_->close(kTask);
-  EXPECT_TRUE(std::holds_alternative<StopNow>(
-      client->receive(seconds(20)).value()));  // what was queued still comes
+  // what was queued still comes
+  EXPECT_TRUE(std::holds_alternative<StopNow>(client->receive(seconds(20)).value()));
   const auto until = std::chrono::steady_clock::now() + seconds(20);
   while (::access(path_.c_str(), F_OK) == 0 && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(milliseconds(2));

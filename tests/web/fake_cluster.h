@@ -1,6 +1,6 @@
 #pragma once
-/// tests/web/fake_cluster.h: a control plane and a log store in memory, for the tests of the REST server and of the launcher.
-/// Replies come from a thread of its own, as the real one's do.
+/// tests/web/fake_cluster.h: a control plane and a log store in memory, for the tests of the REST
+/// server and of the launcher. Replies come from a thread of its own, as the real one's do.
 
 #include <condition_variable>
 #include <deque>

@@ -1,6 +1,6 @@
 #pragma once
-/// tests/web/http_client.h: a small blocking HTTP client over a raw socket, written apart from the server's engine, so that a
-/// shared mistake cannot hide. Every call has a deadline.
+/// tests/web/http_client.h: a small blocking HTTP client over a raw socket, written apart from the
+/// server's engine, so that a shared mistake cannot hide. Every call has a deadline.
 
 #include <chrono>
 #include <map>
@@ -33,7 +33,8 @@ class HttpClient {
   struct Event {
     std::string id, event, data;
   };
-  /// The next server-sent event of a chunked body; comments are skipped. nullopt at its end, or at the limit.
+  /// The next server-sent event of a chunked body; comments are skipped. nullopt at its end, or at
+  /// the limit.
   std::optional<Event> next_event(std::chrono::milliseconds limit = std::chrono::seconds(10));
   /// Whether the peer closes within the limit; what it still sends is dropped.
   bool closed_within(std::chrono::milliseconds limit);

@@ -1,5 +1,6 @@
-// Damaged HTTP against a live server, under ASan and UBSan in the dev preset: it never crashes, and it serves good requests
-// all the while. DLRUN_FUZZ_SECONDS sets the time, DLRUN_FUZZ_SEED replays from a seed.
+// Damaged HTTP against a live server, under ASan and UBSan in the dev preset: it never crashes, and
+// it serves good requests all the while. DLRUN_FUZZ_SECONDS sets the time, DLRUN_FUZZ_SEED replays
+// from a seed.
 #include <cstdlib>
 
 #include "runtime/base/rng.h"

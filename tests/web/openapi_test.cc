@@ -1,5 +1,5 @@
-// web/openapi.json against what the server really answers, both ways: every answer is declared and fits its schema, and every
-// declared answer is seen.
+// web/openapi.json against what the server really answers, both ways: every answer is declared and
+// fits its schema, and every declared answer is seen.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -120,8 +120,8 @@ class OpenApi : public ServerFixture {
     ASSERT_TRUE(content.contains(type)) << type;
     if (!type.ends_with("json") || reply.headers["content-length"].empty()) return;
     HttpReply whole = fetch(port, request);
-    if (whole.status != reply.status)
-      return;  // the second of a pair (submit, kill): its body is checked where it comes first
+    // the second of a pair (submit, kill): its body is checked where it comes first
+    if (whole.status != reply.status) return;
     std::vector<std::string> errors;
     SchemaChecker(document).check(content[type]["schema"], json::parse(whole.body), "", errors);
     EXPECT_TRUE(errors.empty()) << testing::PrintToString(errors) << whole.body;

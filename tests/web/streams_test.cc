@@ -312,7 +312,8 @@ TEST_F(Streams, DoesNotBufferWithoutBoundForAReaderThatDoesNotRead) {
   logs.append(ref(id), std::string(64u << 20, 'x'));
   HttpClient client(port);
   client.send(get(path + "?follow=1"));
-  // It is closed by the time limit of a write. That nothing near 64 MiB was queued shows in the sanitizer's and the limit's peace.
+  // It is closed by the time limit of a write. That nothing near 64 MiB was queued shows in the
+  // sanitizer's and the limit's peace.
   const auto until = std::chrono::steady_clock::now() + 10s;
   std::string open = "1";
   while (std::chrono::steady_clock::now() < until) {

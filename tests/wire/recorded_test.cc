@@ -1,5 +1,6 @@
-// Bytes that version 0.1 wrote, kept in recorded-1.txt: they must decode to the same values for ever. DLRUN_RECORD=1 prints
-// the lines of the present build, for the day a version is added; the lines of an old one are never replaced.
+// Bytes that version 0.1 wrote, kept in recorded-1.txt: they must decode to the same values for
+// ever. DLRUN_RECORD=1 prints the lines of the present build, for the day a version is added; the
+// lines of an old one are never replaced.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 #pragma once
-/// tests/wire/samples.h: one fully filled value of each message and event, every field different from its default.
+/// tests/wire/samples.h: one fully filled value of each message and event, every field different
+/// from its default.
 
 #include <vector>
 

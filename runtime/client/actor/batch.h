@@ -1,10 +1,11 @@
 #pragma once
 /// runtime/client/actor/batch.h: one batch of the pipe with an owner: the slot goes back when the
 /// last reference dies.
-/// Shapes: labels [rows]. CSR: row r is the entries offsets[r] .. offsets[r + 1] of values and
-/// index;
-///   keys [n] are the distinct ids of the batch, rising; index [nnz] u32 says which key an entry
-///   has, so that one pull serves the batch. Dense: values [rows, cols].
+/// Shapes: labels [rows].
+///   CSR: row r is the entries offsets[r] .. offsets[r + 1] of values and index; keys [n] are the
+///   distinct ids of the batch, rising; index [nnz] u32 says which key an entry has, so that one
+///   pull serves the batch.
+///   Dense: values [rows, cols].
 /// Threads: read from any.
 
 #include <cstdint>

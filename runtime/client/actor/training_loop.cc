@@ -19,8 +19,8 @@ namespace {
 
 constexpr Duration kCallTimeout = std::chrono::minutes(10);
 constexpr Duration kOpenTimeout = std::chrono::minutes(1);
-constexpr Duration kReadSlice =
-    std::chrono::milliseconds(200);  ///< how soon a waiting reader notices the end
+/// how soon a waiting reader notices the end
+constexpr Duration kReadSlice = std::chrono::milliseconds(200);
 
 /// Something that may wait, for the detached actor that does such things one after the other.
 struct Command {
@@ -196,8 +196,8 @@ void Job::pull(TableRef table, BatchPtr batch) const {
 }
 
 void Job::push(TableRef table, const BatchPtr& batch, std::vector<float> grads) const {
-  std::vector<std::uint64_t> keys(
-      batch->keys().begin(), batch->keys().end());  // the batch's slot need not wait for the push
+  // the batch's slot need not wait for the push
+  std::vector<std::uint64_t> keys(batch->keys().begin(), batch->keys().end());
   impl_->ask([impl = impl_.get(), table, keys = std::move(keys), grads = std::move(grads)] {
     return impl->tables[table.index]->push(keys, grads, kCallTimeout);
   });
@@ -227,8 +227,8 @@ void Job::export_npy(TableRef table, const std::string& path) const {
 }
 
 void Job::progress(double fraction, const std::string& text) const {
-  static_cast<void>(
-      impl_->session->progress(fraction, text));  // a progress line that is lost ends no training
+  // a progress line that is lost ends no training
+  static_cast<void>(impl_->session->progress(fraction, text));
 }
 
 void Job::finish(int code) const {
@@ -241,8 +241,8 @@ void Job::finish(int code) const {
 Result<int> run(std::shared_ptr<client::Session> session, const Behaviour& behaviour) {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("sharing"));  // the stealing policy polls
-  config.set("scheduler.max-threads",
-             std::size_t{1});  // one loop; what waits has threads of its own
+  // one loop; what waits has threads of its own
+  config.set("scheduler.max-threads", std::size_t{1});
   caf::actor_system system(config);
   auto impl = std::make_shared<Job::Impl>();
   impl->session = std::move(session);

@@ -64,19 +64,19 @@ class Job {
  public:
   std::uint32_t rank() const;
   std::uint32_t world() const;
-  const io::InputSpec* input(
-      const std::string& name) const;  ///< nullptr: the job has none of this name
+  /// nullptr: the job has none of this name
+  const io::InputSpec* input(const std::string& name) const;
 
   /// Makes or opens it on the shards before anything else is done with it. Every rank names the
   /// same schema.
   TableRef table(ps::TableSchema schema) const;
   void read(const std::string& input, std::uint32_t ahead = 3) const;
   void pull(TableRef table, BatchPtr batch) const;
-  void push(TableRef table, const BatchPtr& batch,
-            std::vector<float> grads) const;  ///< grads [keys, dim]
+  /// grads [keys, dim]
+  void push(TableRef table, const BatchPtr& batch, std::vector<float> grads) const;
   void clock(TableRef table) const;
-  void leave()
-      const;  ///< of all tables: nobody waits for this rank's clock any more; pulls stay possible
+  /// of all tables: nobody waits for this rank's clock any more; pulls stay possible
+  void leave() const;
   void barrier(const std::string& name) const;
   void export_npy(TableRef table, const std::string& path) const;
   void progress(double fraction, const std::string& text = {}) const;

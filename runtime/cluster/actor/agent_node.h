@@ -1,6 +1,7 @@
 #pragma once
 /// runtime/cluster/actor/agent_node.h: an agent's actors and its host as one object: what a
-/// composition root or a test makes. Threads: start and stop from the owner's.
+/// composition root or a test makes.
+/// Threads: start and stop from the owner's.
 
 #include <caf/fwd.hpp>
 #include <memory>

@@ -2,9 +2,9 @@
 /// runtime/cluster/actor/control_log.h: the EventLog as the control plane uses it: events in,
 /// events out, and the answers that are read from it. No CAF. A job's row is folded here: one when
 /// it is submitted, one when it has ended. A restart reads the cluster's own records and those of
-/// unfinished jobs; what ended jobs left (ids, keys, count) becomes one Baseline. Errors: those of
-/// the EventLog; kCorrupt names the record. Threads: single owner (the store actor; before it,
-/// main).
+/// unfinished jobs; what ended jobs left (ids, keys, count) becomes one Baseline.
+/// Errors: those of the EventLog; kCorrupt names the record.
+/// Threads: single owner (the store actor; before it, main).
 
 #include <functional>
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 /// runtime/cluster/actor/coordinator_node.h: the coordinator's actors as one object with a
 /// thread-safe ControlApi: replay, store, hub, coordinator, jobs. What a composition root or a test
-/// makes. No network of its own: `hub()` is published by it. Threads: start and stop from the
-/// owner's; the ControlApi from any.
+/// makes. No network of its own: `hub()` is published by it.
+/// Threads: start and stop from the owner's; the ControlApi from any.
 
 #include <caf/fwd.hpp>
 #include <functional>

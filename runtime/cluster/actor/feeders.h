@@ -3,13 +3,19 @@
 /// when an input is first opened. Introduces consumers to it and carries what it asks of the job's
 /// ledger.
 ///
-///   (none) -1-> Starting -2-> Serving -3-> (none); Serving -4-> Lingering -5-> (none), Lingering
-///   -6-> Serving 1: OpenInput. 2: Ready with its socket: consumers are admitted, waiting
-///   OpenInputs answered. 3: it died: the next OpenInput starts another. 4: the last consumer left.
-///   5: `linger` is over: it is stopped. 6: OpenInput.
+///   (none) -1-> Starting -2-> Serving -3-> (none)
+///                                |  ^
+///                                4  6
+///                                v  |
+///                             Lingering -5-> (none)
+///   1: OpenInput. 2: Ready with its socket: consumers are admitted, waiting OpenInputs answered.
+///   3: it died: the next OpenInput starts another. 4: the last consumer left. 5: `linger` is over:
+///      it is stopped. 6: OpenInput.
 /// A feeder that dies three times within `spawn_quiet` of its start is not started again for that
-/// long; the error says why. Errors to consumers: kNotFound (no such input), kUnavailable (not
-/// started: the reason). Bounds: waiting_max per feeder. Threads: single owner (the host's worker).
+/// long; the error says why.
+/// Errors to consumers: kNotFound (no such input), kUnavailable (not started: the reason).
+/// Bounds: waiting_max per feeder.
+/// Threads: single owner (the host's worker).
 
 #include <functional>
 #include <map>
@@ -25,8 +31,8 @@
 namespace dlrun::cluster {
 
 struct FeederOptions {
-  std::string
-      run_dir;  ///< short: feeders live in <run_dir>/f<n>, their sockets have paths of <= 107 bytes
+  /// short: feeders live in <run_dir>/f<n>, their sockets have paths of <= 107 bytes
+  std::string run_dir;
   std::string self_program;  ///< argv[0] of `dlrun feeder`
   Duration linger{std::chrono::seconds(5)};
   Duration spawn_quiet{std::chrono::seconds(10)};
@@ -56,7 +62,8 @@ class Feeders {
   bool on_shim(const shim::ShimEvent& event);
   /// The feeder that serves `consumer`; nullptr when none does.
   const TaskId* feeder_of(const TaskId& consumer) const;
-  /// KILLs feeders without consumers (the agent ends); how many are still there tells running().
+  /// KILLs feeders without consumers (the agent ends); how many are still there tells
+  /// idle_running().
   void stop_idle();
   std::size_t idle_running() const;
 

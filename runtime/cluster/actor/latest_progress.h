@@ -1,7 +1,8 @@
 #pragma once
 /// runtime/cluster/actor/latest_progress.h: between the thread that hears processes and the one
 /// that works: of each task's progress only the latest waits, however often a script reports.
-/// Bounds: one report per task with an open socket. Threads: any.
+/// Bounds: one report per task with an open socket.
+/// Threads: any.
 
 #include <mutex>
 #include <unordered_map>

@@ -4,7 +4,8 @@
 /// its place. `_SUCCESS` in it names job, generation and epoch, so that a repeated commit finds
 /// that it is done.
 /// Errors: kAlreadyExists (something lies at the path), kNotFound (what the task wrote is gone),
-/// kIo, kPermissionDenied, kResourceExhausted. Threads: plain functions.
+/// kIo, kPermissionDenied, kResourceExhausted.
+/// Threads: plain functions.
 
 #include <vector>
 

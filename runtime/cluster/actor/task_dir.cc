@@ -110,8 +110,8 @@ std::vector<FoundDir> scan_task_dirs(const std::string& root, std::vector<std::s
     Result<FoundDir> found = read_dir(dir);
     if (found)
       out.push_back(std::move(*found));
-    else if (found.error().code == Errc::kNotFound)
-      remove_task_dir(dir);  // the agent ended while it made it: nothing ran
+    // the agent ended while it made it: nothing ran
+    else if (found.error().code == Errc::kNotFound) remove_task_dir(dir);
     else if (broken != nullptr)
       broken->push_back(found.error().to_string());
   }

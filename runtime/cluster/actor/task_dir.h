@@ -1,10 +1,14 @@
 #pragma once
 /// runtime/cluster/actor/task_dir.h: the directory of a task on its node, which outlives the agent.
-///   task    PrepareTask (control.capnp)      start   StartTask, once it was asked      ready
-///   TaskUpdate with the sockets cleaned the end was acknowledged: only logs that are still to be
-///   shipped keep the directory work/   the program's directory           logs/, spec, exit, ...
-///   the shim's (runtime/shim/spec.h)
-/// Errors: kResourceExhausted (disk full), kIo, kCorrupt. Threads: plain functions.
+///   task                   PrepareTask (control.capnp)
+///   start                  StartTask, once it was asked
+///   ready                  TaskUpdate with the sockets
+///   cleaned                the end was acknowledged: only logs still to be shipped keep the
+///                          directory
+///   work/                  the program's directory
+///   logs/, spec, exit, ... the shim's (runtime/shim/spec.h)
+/// Errors: kResourceExhausted (disk full), kIo, kCorrupt.
+/// Threads: plain functions.
 
 #include <string>
 #include <vector>

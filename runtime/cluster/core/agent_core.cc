@@ -42,7 +42,6 @@ bool tells_done(const FromAgent& message) {
 AgentCore::AgentCore(AgentSettings settings) : settings_(std::move(settings)) {}
 
 // ---- the link
-// ------------------------------------------------------------------------------------------------------
 
 void AgentCore::recover(const FoundTask& found) {
   Task task;
@@ -197,7 +196,6 @@ std::optional<TimePoint> AgentCore::next_wake() const {
 }
 
 // ---- commands
-// ------------------------------------------------------------------------------------------------------
 
 AgentCore::Task* AgentCore::find(const TaskId& id, Epoch epoch) {
   const auto it = tasks_.find(id);
@@ -355,7 +353,6 @@ void AgentCore::remember_gone(const TaskId& task, Epoch epoch) {
 }
 
 // ---- from shims and directories
-// ------------------------------------------------------------------------------------
 
 AgentEffects AgentCore::on_prepared(const TaskId& id, const Status& status, Now now) {
   const auto it = tasks_.find(id);
@@ -454,7 +451,6 @@ bool AgentCore::splits_pending(const TaskId& id) const {
 void AgentCore::update(const Task& task) { out_.push_back(SendToCoordinator{update_of(task)}); }
 
 // ---- from processes
-// ------------------------------------------------------------------------------------------------
 
 AgentEffects AgentCore::on_ready(const TaskId& id, const TaskReadyInfo& info, Now) {
   const auto it = tasks_.find(id);
@@ -538,8 +534,8 @@ AgentEffects AgentCore::on_split_done(const TaskId& consumer, const std::string&
 }
 
 void AgentCore::repeat(std::string key, FromAgent message, Now now) {
-  if (pending_.size() >= settings_.requests_max && pending_.count(key) == 0)
-    return;  // the process asks again
+  // the process asks again
+  if (pending_.size() >= settings_.requests_max && pending_.count(key) == 0) return;
   if (registered_) out_.push_back(SendToCoordinator{message});
   pending_[std::move(key)] =
       Pending{std::move(message), now.at + settings_.resend, settings_.resend};

@@ -10,14 +10,15 @@
 /// A task:     (new) -1-> Preparing -2-> Prepared -3-> Starting -4-> Running -5-> Ready
 ///                       each -6-> Stopping -7-> Ended -8-> (forgotten)
 ///   1: PrepareTask of an epoch not below the newest seen of its job. 2: on_prepared. 3: StartTask,
-///   or start_at_once. 4: on_started. 5: on_ready. 6: StopTask, or RegisterAck.unknown_tasks. 7:
-///   on_exit, or nothing ran yet. 8: TaskEndAck; until then TaskUpdate{kEnded} is repeated.
-///   Forgotten tasks are remembered as tombstones, so that a late
-///      repeat of PrepareTask starts nothing twice.
+///      or start_at_once. 4: on_started. 5: on_ready. 6: StopTask, or RegisterAck.unknown_tasks.
+///   7: on_exit, or nothing ran yet. 8: TaskEndAck; until then TaskUpdate{kEnded} is repeated.
+///      Forgotten tasks are remembered as tombstones, so that a late repeat of PrepareTask starts
+///      nothing twice.
 /// Commands may come twice and out of order: each answers with the task's state. A command for a
-/// task that is not here is answered kEnded (kShimLost). Errors: requests from processes of an
-/// epoch that is over get kStaleEpoch. Never throws. Bounds: tasks_max, tombstones_max,
-/// requests_max. Threads: single owner (the agent actor).
+/// task that is not here is answered kEnded (kShimLost).
+/// Errors: requests from processes of an epoch that is over get kStaleEpoch. Never throws.
+/// Bounds: tasks_max, tombstones_max, requests_max.
+/// Threads: single owner (the agent actor).
 
 #include <cstdint>
 #include <deque>
@@ -43,8 +44,8 @@ struct AgentSettings {
   Duration register_retry_first{
       std::chrono::milliseconds(200)};  ///< then doubled, to register_retry_max
   Duration register_retry_max{std::chrono::seconds(5)};
-  Duration resend{std::chrono::seconds(
-      1)};  ///< ends, barriers, leases, splits done: first repeat, then doubled
+  /// ends, barriers, leases, splits done: first repeat, then doubled
+  Duration resend{std::chrono::seconds(1)};
   Duration resend_max{std::chrono::seconds(10)};
   Duration progress_interval{std::chrono::milliseconds(200)};  ///< least time between two of a task
   std::uint32_t tasks_max = 4096;
@@ -54,7 +55,6 @@ struct AgentSettings {
 };
 
 // ---- what an agent decides
-// ----------------------------------------------------------------------------------------
 struct SendToCoordinator {
   FromAgent message;
 };  ///< lost when the link is down

@@ -4,7 +4,8 @@
 /// one after the last that JobRecord::barriers_met holds, so the set itself keeps arrivals only,
 /// and a job that is recovered starts with an empty one: agents repeat their arrivals until they
 /// are answered.
-/// Bounds: kBarriersMax barriers entered and not met. Threads: single owner. Never throws.
+/// Bounds: kBarriersMax barriers entered and not met.
+/// Threads: single owner. Never throws.
 
 #include <functional>
 #include <map>

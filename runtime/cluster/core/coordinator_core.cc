@@ -33,7 +33,6 @@ CoordinatorCore::CoordinatorCore(CoordinatorSettings settings, sched::Placer& pl
       gate_(settings_.persist_retry) {}
 
 // ---- replay
-// --------------------------------------------------------------------------------------------------------
 
 void CoordinatorCore::apply(const Event& event) {
   DLRUN_ASSERT(phase_ == Phase::kReplaying);
@@ -151,7 +150,6 @@ void CoordinatorCore::remember_key(SeenKey key) {
 }
 
 // ---- agents
-// --------------------------------------------------------------------------------------------------------
 
 CoordinatorEffects CoordinatorCore::on_agent(const NodeId& from, Incarnation incarnation,
                                              const FromAgent& message, Now now) {
@@ -337,7 +335,6 @@ void CoordinatorCore::node_lost(const NodeId& node, const std::string& reason, N
 }
 
 // ---- jobs
-// ----------------------------------------------------------------------------------------------------------
 
 CoordinatorEffects CoordinatorCore::on_job(const JobToCoordinator& message, Now now) {
   std::visit(Overload{[&](const JobReport& m) {
@@ -473,7 +470,6 @@ void CoordinatorCore::drop_job(JobId id) {
 }
 
 // ---- time and store
-// ------------------------------------------------------------------------------------------------
 
 CoordinatorEffects CoordinatorCore::on_tick(Now now) {
   gate_.on_tick(now.at);

@@ -3,17 +3,21 @@
 /// running jobs, placement decisions with their epochs, and the answers to REST.
 ///
 ///   Replaying -1-> Claiming -2-> Reconciling -3-> Serving
-///   apply() for each record of the log; 1: start(): TermStarted is staged. 2: it is durable:
-///   agents may register, the API answers, jobs are rebuilt. 3: every node that held tasks has
-///   registered or is lost: scheduling begins. A fresh cluster passes 3 at once.
+///   apply() for each record of the log; then
+///   1: start(): TermStarted is staged.
+///   2: it is durable: agents may register, the API answers, jobs are rebuilt.
+///   3: every node that held tasks has registered or is lost: scheduling begins. A fresh cluster
+///      passes 3 at once.
 ///
 /// A submit and, when it fits now, its placement share one durable commit. Each running job is a
 /// JobCore of its own (its actor); this core routes what agents say about tasks to it and hears
-/// JobToCoordinator back (docs/adr/0002). Errors to the API: kInvalidArgument (names the field),
-/// kAlreadyExists (key used for another spec), kOverloaded, kResourceExhausted (the store refuses;
-/// the reason), kNotFound, kFailedPrecondition (kill of a finished job), kUnavailable (not yet
-/// claimed the term). Never throws. Bounds: jobs_live_max, keys_max, finished_cache_max. Threads:
-/// single owner (the coordinator actor).
+/// JobToCoordinator back (docs/adr/0002).
+/// Errors to the API: kInvalidArgument (names the field), kAlreadyExists (key used for another
+/// spec), kOverloaded, kResourceExhausted (the store refuses; the reason), kNotFound,
+/// kFailedPrecondition (kill of a finished job), kUnavailable (not yet claimed the term). Never
+/// throws.
+/// Bounds: jobs_live_max, keys_max, finished_cache_max.
+/// Threads: single owner (the coordinator actor).
 
 #include <cstdint>
 #include <deque>
@@ -157,7 +161,8 @@ class CoordinatorCore {
   void rebuild(JobRecord record, Now now);
   void begin_serving_when_all_are_heard(Now now);
   void fence(const NodeId& node, const std::set<std::pair<TaskId, Epoch>>& tasks, Now now);
-  /// Of a task that is over: at once when its epoch is, else by the job, which waits until its end is durable.
+  /// Of a task that is over: at once when its epoch is, else by the job, which waits until its end
+  /// is durable.
   void acknowledge_end(const NodeId& node, const TaskUpdate& update);
   void refuse_stale(const NodeId& from, const FromAgent& message, Now now);
   void on_job_over(const JobOver& message, Now now);

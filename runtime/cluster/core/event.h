@@ -1,9 +1,10 @@
 #pragma once
 /// runtime/cluster/core/event.h: what the control plane writes to the EventLog, as values. Every
 /// table is a fold of these, in order of the log. runtime/wire encodes each as one record; the
-/// record's `job` is job_of(event). Order per job: JobSubmitted (JobPlaced JobStateChanged*
-/// TaskEnded* GenerationEnded)* JobEnded, with JobKillRequested and the input records anywhere
-/// between. Nothing follows JobEnded; a reader ignores what does.
+/// record's `job` is job_of(event).
+/// Order per job: JobSubmitted (JobPlaced JobStateChanged* TaskEnded* GenerationEnded)* JobEnded,
+/// with JobKillRequested and the input records anywhere between. Nothing follows JobEnded; a reader
+/// ignores what does.
 
 #include <cstdint>
 #include <string>
@@ -17,7 +18,6 @@
 namespace dlrun::cluster {
 
 // ---- the cluster
-// -----------------------------------------------------------------------------------------------
 
 /// A coordinator took over. Durable before it answers anybody: its epochs are above all earlier
 /// ones.
@@ -59,7 +59,6 @@ struct NodeStateChanged {
 };
 
 // ---- one job
-// ---------------------------------------------------------------------------------------------------
 
 struct JobSubmitted {
   JobId job;
@@ -132,7 +131,6 @@ struct JobEnded {
 };
 
 // ---- inputs: the operations on a job's ledger, replayed in order
-// -------------------------------------------------
 
 struct InputFilesSet {
   JobId job;

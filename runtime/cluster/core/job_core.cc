@@ -35,7 +35,6 @@ JobCore::JobCore(JobRecord record, JobSettings settings, const TokenIssuer& toke
       gate_(settings_.persist_retry) {}
 
 // ---- events
-// ------------------------------------------------------------------------------------------------------
 
 JobEffects JobCore::start(Now now) {
   if (!record_.tasks.empty()) {
@@ -239,7 +238,6 @@ void JobCore::on_task(const NodeId& from, const OutputsCommitted& committed, Now
 }
 
 // ---- decisions
-// -----------------------------------------------------------------------------------------------------
 
 void JobCore::begin_generation(Now now) {
   tasks_.assign(record_.tasks.size(), {});
@@ -532,7 +530,6 @@ void JobCore::record_event(Event event, std::vector<JobEffect> then) {
 }
 
 // ---- sending and repeating
-// -----------------------------------------------------------------------------------------
 
 void JobCore::send_due(Now now) {
   if (over_ || ending_) return;

@@ -18,13 +18,12 @@
 ///   1: Placed arrived: the gang holds slots under a new epoch.
 ///   2: PrepareTask went to each task's agent.
 ///   3: the gang barrier: every task is prepared. Roles without `after` start; others when the
-///   roles they name are ready
-///      (a shard host by kReady with its endpoint, a process by running). A gang of one is prepared
-///      and started by one message and passes 3 by itself.
+///      roles they name are ready (a shard host by kReady with its endpoint, a process by running).
+///      A gang of one is prepared and started by one message and passes 3 by itself.
 ///   4: every task of the generation has started.
 ///   5: every batch task ended well (services and shard hosts are stopped, which counts as
-///   success), or a task failed
-///      (siblings get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
+///      success), or a task failed (siblings get `failure_grace`), or a kill (`grace`), or the time
+///      limit (`grace`).
 ///      A worker's failure waits `blame_window` for the end of a shard or role that it leans on:
 ///      that one is named then.
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
@@ -43,9 +42,12 @@
 ///
 /// Every command to an agent is repeated until the task's state shows that it took effect, every
 /// report may arrive twice, late or out of order: task states only move forward within an epoch,
-/// and other epochs are refused. Errors: requests of another epoch are answered kStaleEpoch where
-/// they have an answer. Never throws. Bounds: kBarriersMax barrier names, one lease answer per
-/// consumer and input, repeats by backoff: see JobSettings. Threads: single owner (a job actor).
+/// and other epochs are refused.
+/// Errors: requests of another epoch are answered kStaleEpoch where they have an answer. Never
+/// throws.
+/// Bounds: kBarriersMax barrier names, one lease answer per consumer and input, repeats by backoff:
+/// see JobSettings.
+/// Threads: single owner (a job actor).
 
 #include <array>
 #include <cstdint>
@@ -90,7 +92,6 @@ struct JobSettings {
 using LedgerFactory = std::function<std::unique_ptr<io::Ledger>(const std::vector<io::InputSpec>&)>;
 
 // ---- coordinator -> job
-// ------------------------------------------------------------------------------------------
 struct Placed {
   JobPlaced placed;
 };  ///< recorded already
@@ -122,7 +123,6 @@ struct Hold {
 using JobInput = std::variant<Placed, TaskMessage, NodeBack, NodeGone, Kill, Preempt, Hold>;
 
 // ---- what a job decides
-// ------------------------------------------------------------------------------------------
 /// To the agent that is connected now as this node; lost when it is not.
 struct SendToAgent {
   NodeId node;
@@ -183,8 +183,8 @@ class JobCore {
     Duration grace{0};  ///< of the stop
     Cause stop_cause = Cause::kNone;
     bool end_durable = false;
-    std::set<std::size_t>
-        gone_unacked;  ///< shard hosts: workers whose WorkerGone is not acknowledged
+    /// shard hosts: workers whose WorkerGone is not acknowledged
+    std::set<std::size_t> gone_unacked;
     TimePoint gone_resend_at;
     std::optional<TaskEnd>
         failed;  ///< ended; not recorded before `blame_at`, or an end that explains it
@@ -215,8 +215,8 @@ class JobCore {
   void on_task(const NodeId&, const Heartbeat&, Now) {}
 
   // decisions
-  void evaluate(
-      Now now);  ///< level-triggered: from record and tasks to what is wanted of each task
+  /// level-triggered: from record and tasks to what is wanted of each task
+  void evaluate(Now now);
   void begin_generation(Now now);
   /// end_task(), or a little later when another task may be the reason. Who sees a dead shard first
   /// must not be named for it: records are in the order of causes.

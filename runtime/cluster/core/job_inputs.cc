@@ -158,7 +158,6 @@ void JobCore::on_task(const NodeId& from, const SplitDone& done, Now) {
 }
 
 // ---- barriers
-// ------------------------------------------------------------------------------------------------------
 
 void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
   Errc error{};

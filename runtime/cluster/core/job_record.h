@@ -60,8 +60,8 @@ struct JobRecord {
   std::string reason;           ///< of the verdict, for a person
   using BarrierKey = std::pair<std::string, std::string>;  ///< role, name
   std::map<BarrierKey, std::uint64_t> barriers_met;        ///< the last round met
-  std::deque<BarrierKey>
-      barrier_order;                 ///< of the first meeting; the oldest beyond kBarriersMax go
+  /// of the first meeting; the oldest beyond kBarriersMax go
+  std::deque<BarrierKey> barrier_order;
   std::vector<LedgerOp> ledger_ops;  ///< of this generation; kept during replay only
 
   /// Events of another job, generation or epoch change nothing.

@@ -9,7 +9,8 @@
 ///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports
 ///      their tasks.
 /// An incarnation that was replaced never comes back: its late messages are ignored (the last
-/// `retired_max` are remembered). Threads: single owner.
+/// `retired_max` are remembered).
+/// Threads: single owner.
 
 #include <deque>
 #include <map>
@@ -50,8 +51,8 @@ class Membership {
     sched::NodeCapacity capacity;
     TimePoint last_heard;
     WallTime last_heard_wall;
-    bool awaited =
-        false;  ///< held tasks before the coordinator restarted and has not registered since
+    /// held tasks before the coordinator restarted and has not registered since
+    bool awaited = false;
     std::set<std::pair<TaskId, Epoch>> fencing;  ///< must end before the node gets work again
     TimePoint fence_resend_at;
     std::deque<Incarnation> retired;

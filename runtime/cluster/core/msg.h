@@ -1,7 +1,7 @@
 #pragma once
 /// runtime/cluster/core/msg.h: jobs, tasks and nodes as values, and what coordinator and agent say
-/// to each other. runtime/wire encodes each message in an Envelope; nothing here knows how. Units:
-/// durations ns (Duration), sizes bytes.
+/// to each other. runtime/wire encodes each message in an Envelope; nothing here knows how.
+/// Units: durations ns (Duration), sizes bytes.
 
 #include <array>
 #include <cstdint>
@@ -21,7 +21,6 @@
 namespace dlrun::cluster {
 
 // ---- jobs
-// ------------------------------------------------------------------------------------------------------
 
 enum class RoleKind : std::uint8_t { kBatch = 0, kService = 1 };
 /// kProcess: argv is a program. kShardHost: dlrun's own parameter shard (argv empty).
@@ -31,9 +30,7 @@ enum class RoleProgram : std::uint8_t { kProcess = 0, kShardHost = 1 };
 /// host always says so itself.
 enum class ReadyWhen : std::uint8_t { kRunning = 0, kTold = 1, kPort = 2 };
 enum class EnvPolicy : std::uint8_t {
-  kClean = 0,
-  kInherit = 1
-};  ///< inherit: the submitter's, in JobSpec::submit_env
+  kClean = 0, kInherit = 1 };  ///< inherit: the submitter's, in JobSpec::submit_env
 
 using EnvList = std::vector<std::pair<std::string, std::string>>;  ///< values may hold '=', '|',
                                                                    ///< newlines, any byte but NUL
@@ -157,7 +154,6 @@ struct TaskEnd {
 int exit_code(const TaskEnd& end);
 
 // ---- coordinator -> agent
-// --------------------------------------------------------------------------------------
 
 using Token = std::array<std::uint8_t, 32>;
 
@@ -277,7 +273,6 @@ using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, Work
                              LeaseReply, TaskEndAck, HeartbeatAck, SplitDoneAck, CommitOutputs>;
 
 // ---- agent -> coordinator
-// --------------------------------------------------------------------------------------
 
 /// A native task's sockets, told when it is ready.
 struct TaskReadyInfo {

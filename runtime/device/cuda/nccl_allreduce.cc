@@ -43,8 +43,8 @@ class NcclAllreduce final : public Allreduce {
     DLRUN_TRY(reserve(std::max(data.size_bytes(), std::size_t{16})));
 
     std::uint64_t lengths[2] = {
-        data.size(),
-        ~std::uint64_t{data.size()}};  // the minima of n and ~n agree only when all n do
+        // the minima of n and ~n agree only when all n do
+        data.size(), ~std::uint64_t{data.size()}};
     DLRUN_TRY(copy(data_, lengths, sizeof lengths, cudaMemcpyHostToDevice));
     DLRUN_TRY(nccl_status(
         ncclAllReduce(data_, data_, 2, ncclUint64, ncclMin, communicator_, stream_), "allreduce"));

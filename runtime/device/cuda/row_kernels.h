@@ -14,8 +14,8 @@ struct Rows {
   std::uint32_t stride = 0;
 };
 
-int fill_state(Rows rows, std::uint64_t count, float value,
-               void* stream);  ///< columns [dim, stride) of rows [0, count)
+/// columns [dim, stride) of rows [0, count)
+int fill_state(Rows rows, std::uint64_t count, float value, void* stream);
 int scatter(Rows rows, const std::uint32_t* ids, std::uint64_t n, const float* values,
             void* stream);
 int gather(Rows rows, const std::uint32_t* ids, std::uint64_t n, float* out, void* stream);

@@ -1,21 +1,26 @@
 #ifndef DLRUN_DLRUN_H_
 #define DLRUN_DLRUN_H_
-/* dlrun/dlrun.h: what a task's own program says to dlrun: its place in the job, progress, barriers, tables of the
- * parameter server, batches of the input pipe. Pure C; the library is libdlrun.so.
+/* dlrun/dlrun.h: what a task's own program says to dlrun: its place in the job, progress, barriers,
+ * tables of the parameter server, batches of the input pipe. Pure C; the library is libdlrun.so.
  *
- * Errors:  every call returns 0 or one of dlrun_errc; dlrun_last_error() then has one sentence for a person. No call
- *          throws, exits or prints.
- * Handles: opaque. The caller owns what an `_open` call hands out and gives it back to the matching `_close`, in any
- *          order: tables and inputs keep what they need of their session alive. A NULL handle is DLRUN_INVALID_ARGUMENT, except to `_close`, which ignores it.
- * Memory:  strings and arrays that the caller passes are borrowed for the length of the call. Strings in
- *          dlrun_session_info and dlrun_input_info live as long as the session; arrays in dlrun_batch until dlrun_input_release.
- * Threads: every call may be made from any thread. Calls on one table, and calls on one input, run one after the other;
- *          a call that waits (BSP pull, next batch, barrier) holds up only calls on the same handle.
- * Fork:    a handle belongs to the process that opened it; in a forked child every call is DLRUN_FAILED_PRECONDITION.
- * Units:   times in milliseconds; a timeout <= 0 means DLRUN_TIMEOUT_DEFAULT_MS. Keys are all 2^64 values. Values are
- *          float32, row-major.
- * Growth:  structs begin with struct_size, which the caller sets to sizeof; a library of another version reads and writes
- *          no more than that. Functions and enumerators are only ever added; dlrun_abi_version() counts the additions.
+ * Errors:  every call returns 0 or one of dlrun_errc; dlrun_last_error() then has one sentence for
+ *          a person. No call throws, exits or prints.
+ * Handles: opaque. The caller owns what an `_open` call hands out and gives it back to the matching
+ *          `_close`, in any order: tables and inputs keep what they need of their session alive. A
+ *          NULL handle is DLRUN_INVALID_ARGUMENT, except to `_close`, which ignores it.
+ * Memory:  strings and arrays that the caller passes are borrowed for the length of the call.
+ *          Strings in dlrun_session_info and dlrun_input_info live as long as the session; arrays
+ *          in dlrun_batch until dlrun_input_release.
+ * Threads: every call may be made from any thread. Calls on one table, and calls on one input, run
+ *          one after the other; a call that waits (BSP pull, next batch, barrier) holds up only
+ *          calls on the same handle.
+ * Fork:    a handle belongs to the process that opened it; in a forked child every call is
+ *          DLRUN_FAILED_PRECONDITION.
+ * Units:   times in milliseconds; a timeout <= 0 means DLRUN_TIMEOUT_DEFAULT_MS. Keys are all 2^64
+ *          values. Values are float32, row-major.
+ * Growth:  structs begin with struct_size, which the caller sets to sizeof; a library of another
+ *          version reads and writes no more than that. Functions and enumerators are only ever
+ *          added; dlrun_abi_version() counts the additions.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -60,10 +65,11 @@ DLRUN_API uint32_t dlrun_abi_version(void);
 DLRUN_API const char* dlrun_version(void);
 /* "kNotFound" and so on. */
 DLRUN_API const char* dlrun_errc_name(int errc);
-/* Text of the last failed call of this thread; "" when none failed. Valid until the thread's next failing call. */
+/* Text of the last failed call of this thread; "" when none failed. Valid until the thread's next
+ * failing call. */
 DLRUN_API const char* dlrun_last_error(void);
 
-/* ---- the session: this process as a task of a job -------------------------------------------------------------- */
+/* ---- the session: this process as a task of a job ---- */
 
 typedef struct dlrun_session dlrun_session;
 
@@ -75,10 +81,12 @@ typedef struct dlrun_session_options {
 } dlrun_session_options;
 
 /* `options` NULL = all from the environment that dlrun gives every task.
- * DLRUN_FAILED_PRECONDITION: not inside a dlrun task (the variables are missing). DLRUN_UNAVAILABLE: the agent does not
- * answer. DLRUN_PERMISSION_DENIED: it does not know the token. DLRUN_UNSUPPORTED: versions do not meet. */
+ * DLRUN_FAILED_PRECONDITION: not inside a dlrun task (the variables are missing).
+ * DLRUN_UNAVAILABLE: the agent does not answer. DLRUN_PERMISSION_DENIED: it does not know the
+ * token. DLRUN_UNSUPPORTED: versions do not meet. */
 DLRUN_API int dlrun_session_open(const dlrun_session_options* options, dlrun_session** out);
-/* Leaves (dlrun_leave) and frees the handle; disconnects when no table and no input is left open either. */
+/* Leaves (dlrun_leave) and frees the handle; disconnects when no table and no input is left open
+ * either. */
 DLRUN_API void dlrun_session_close(dlrun_session* session);
 
 typedef struct dlrun_session_info {
@@ -112,12 +120,13 @@ DLRUN_API int dlrun_progress(dlrun_session* session, double fraction, const char
 /* This task serves now: roles that come after its role may start. For a role with ready = "told"; elsewhere it does nothing.
  * Does not wait for the agent. */
 DLRUN_API int dlrun_ready(dlrun_session* session);
-/* Returns when every rank of the role has entered the barrier of this name. A name may be used again. */
+/* Returns when every rank of the role has entered the barrier of this name. A name may be used
+ * again. */
 DLRUN_API int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms);
 /* *stop = 1 once the job asks this process to end in good order (save, then exit). Never waits. */
 DLRUN_API int dlrun_stop_requested(dlrun_session* session, int* stop);
 
-/* ---- tables ------------------------------------------------------------------------------------------------------ */
+/* ---- tables ---- */
 
 typedef struct dlrun_table dlrun_table;
 
@@ -151,17 +160,19 @@ typedef struct dlrun_table_options {
 /* Fills in the defaults: sparse, dim 1, SGD 0.1, zeros, BSP. */
 DLRUN_API void dlrun_table_options_init(dlrun_table_options* options, size_t struct_size);
 
-/* Makes the table on every shard, or finds it: every rank of the job opens the same name with the same options.
- * DLRUN_ALREADY_EXISTS: it is there with another schema. DLRUN_FAILED_PRECONDITION: the job has no shards. */
+/* Makes the table on every shard, or finds it: every rank of the job opens the same name with the
+ * same options. DLRUN_ALREADY_EXISTS: it is there with another schema. DLRUN_FAILED_PRECONDITION:
+ * the job has no shards. */
 DLRUN_API int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options, dlrun_table** out);
 /* Frees the handle. What was pushed stays on the shards. */
 DLRUN_API void dlrun_table_close(dlrun_table* table);
 
-/* values [n, dim] of keys [n], in the order of `keys`; a key may occur twice. Under BSP and SSP it waits until the clocks of
- * the other workers allow it: DLRUN_DEADLINE_EXCEEDED names what it waited for. */
+/* values [n, dim] of keys [n], in the order of `keys`; a key may occur twice. Under BSP and SSP it
+ * waits until the clocks of the other workers allow it: DLRUN_DEADLINE_EXCEEDED names what it
+ * waited for. */
 DLRUN_API int dlrun_table_pull(dlrun_table* table, const uint64_t* keys, size_t n, float* values, int64_t timeout_ms);
-/* Applies grads [n, dim] through the table's optimizer, once, however often the network makes it try. Duplicate keys are
- * summed. Returns when the shards have it. */
+/* Applies grads [n, dim] through the table's optimizer, once, however often the network makes it
+ * try. Duplicate keys are summed. Returns when the shards have it. */
 DLRUN_API int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t n, const float* grads,
                                int64_t timeout_ms);
 /* The whole of a dense table: values, grads [rows, dim]. */
@@ -169,22 +180,23 @@ DLRUN_API int dlrun_table_pull_dense(dlrun_table* table, float* values, int64_t 
 DLRUN_API int dlrun_table_push_dense(dlrun_table* table, const float* grads, int64_t timeout_ms);
 /* Ends this worker's iteration on the table. */
 DLRUN_API int dlrun_table_clock(dlrun_table* table, int64_t timeout_ms);
-/* Writes files that numpy.load reads: a dense table one [rows, dim] float32 array at `path`; a sparse one `path` with
- * ".keys.npy" [n] uint64 ascending and ".values.npy" [n, dim] in place of ".npy". `path` ends in ".npy". Written aside,
- * then renamed. */
+/* Writes files that numpy.load reads: a dense table one [rows, dim] float32 array at `path`; a
+ * sparse one `path` with ".keys.npy" [n] uint64 ascending and ".values.npy" [n, dim] in place of
+ * ".npy". `path` ends in ".npy". Written aside, then renamed. */
 DLRUN_API int dlrun_table_export(dlrun_table* table, const char* path, int64_t timeout_ms);
 
-/* This worker pushes and clocks no more, on any table: nobody waits for its clocks from now on. Pulls stay possible; they
- * see what the shards have applied, and wait for nobody. A worker that has run out of data leaves before it enters a
- * barrier, else ranks that still work would wait for its clock. Idempotent; 0 when the job has no shards. */
+/* This worker pushes and clocks no more, on any table: nobody waits for its clocks from now on.
+ * Pulls stay possible; they see what the shards have applied, and wait for nobody. A worker that
+ * has run out of data leaves before it enters a barrier, else ranks that still work would wait for
+ * its clock. Idempotent; 0 when the job has no shards. */
 DLRUN_API int dlrun_leave(dlrun_session* session, int64_t timeout_ms);
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------ */
+/* ---- inputs ---- */
 
 typedef struct dlrun_input dlrun_input;
 
-/* layout. PASS_END is a mark, not data: this reader's part of pass `pass` is over. Every rank gets one mark a pass, also for
- * a pass of which it got no batch. */
+/* layout. PASS_END is a mark, not data: this reader's part of pass `pass` is over. Every rank gets
+ * one mark a pass, also for a pass of which it got no batch. */
 enum { DLRUN_PASS_END = 0, DLRUN_CSR = 1, DLRUN_MATRIX = 2 };
 
 /* One batch in the shared-memory ring, read-only. Arrays that the layout does not have are NULL. */
@@ -204,16 +216,20 @@ typedef struct dlrun_batch {
   const float* dense;      /* matrix: [rows, columns] */
 } dlrun_batch;
 
-/* DLRUN_NOT_FOUND: the job declares no input of this name. DLRUN_RESOURCE_EXHAUSTED: no memory for the ring. */
+/* DLRUN_NOT_FOUND: the job declares no input of this name. DLRUN_RESOURCE_EXHAUSTED: no memory for
+ * the ring. */
 DLRUN_API int dlrun_input_open(dlrun_session* session, const char* name, int64_t timeout_ms, dlrun_input** out);
 /* Unreleased batches must not be touched afterwards. */
 DLRUN_API void dlrun_input_close(dlrun_input* input);
 /* How many batches may be held at a time. */
 DLRUN_API int dlrun_input_held_max(dlrun_input* input, uint32_t* batches);
-/* The next batch or mark. Batches are released in any order. DLRUN_END_OF_DATA: all passes are over. DLRUN_CORRUPT and others: what the
- * feeder says of the data (file, line, column, reason). DLRUN_OVERLOADED: dlrun_input_held_max batches are held already. */
+/* The next batch or mark. Batches are released in any order. DLRUN_END_OF_DATA: all passes are
+ * over. DLRUN_CORRUPT and others: what the feeder says of the data (file, line, column, reason).
+ * DLRUN_OVERLOADED: dlrun_input_held_max batches are held already. */
 DLRUN_API int dlrun_input_next(dlrun_input* input, dlrun_batch* batch, int64_t timeout_ms);
 DLRUN_API int dlrun_input_release(dlrun_input* input, uint64_t lease);
+
+/* NOLINTEND(readability-identifier-naming) */
 
 #ifdef __cplusplus
 }
