@@ -14,9 +14,9 @@ namespace dlrun::launcher {
 namespace {
 
 constexpr std::string_view kCommands[] = {
-    "run",    "submit", "list",    "show", "status",  "logs",       "kill",         "hold",
-    "release", "requeue", "wait",  "nodes", "events", "why",        "check",        "up",
-    "down",   "version", "connect", "join-token", "certificates", "revoke"};
+    "run",     "submit",  "list",    "show",       "status",       "logs",  "kill",  "hold",
+    "release", "requeue", "wait",    "nodes",      "events",       "why",   "check", "up",
+    "down",    "version", "connect", "join-token", "certificates", "revoke"};
 // What main.cc serves itself: known here for "did you mean".
 constexpr std::string_view kDaemons[] = {"coordinator", "agent", "shard-host", "feeder"};
 constexpr const char* kGuardian = "local-guardian";

@@ -41,8 +41,8 @@ class JobFollower {
   void on_log(const SseEvent& event);
   void show_state(const std::string& view_json);
   void say_why();
-  /// A line of our own. Where the user's own line stands unfinished on the same terminal it waits, the latest only, or, when `now`, begins a
-  /// line of its own.
+  /// A line of our own. Where the user's own line stands unfinished on the same terminal it waits,
+  /// the latest only, or, when `now`, begins a line of its own.
   void say(const std::string& text, bool now = false);
   void say_what_waits();
   Result<bool> on_interrupt();  ///< true: leave now

@@ -55,7 +55,8 @@ void EventsPump::fetch() {
           out +=
               sse(std::to_string(event.sequence), "event", jobspec::dump(jobspec::to_json(event)));
         }
-        // Looked further than the last event, or full: there may be more (a read is bounded by records, not by events).
+        // Looked further than the last event, or full: there may be more (a read is bounded by
+        // records, not by events).
         if (list->last > self->after_ || list->events.size() >= kEventsPerAsk) self->dirty_ = true;
         self->after_ = std::max(self->after_, list->last);
         if (!out.empty()) self->sink_->send(std::move(out));

@@ -270,7 +270,8 @@ void Handlers::tasks(Call call) {
   });
 }
 
-/// The body of kill, hold, release and requeue; nullopt when it was wrong, and the call is answered.
+/// The body of kill, hold, release and requeue; nullopt when it was wrong, and the call is
+/// answered.
 std::optional<Handlers::Order> Handlers::order(Call& call, bool with_hold) {
   Order out;
   if (call.request->body.empty()) return out;

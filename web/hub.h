@@ -1,6 +1,7 @@
 #pragma once
-/// web/hub.h: tells event streams that something of their job (or of any) changed. The control plane says so after its answers show it,
-/// so a stream that looks then sees it. On the loop, but for what ControlApi calls.
+/// web/hub.h: tells event streams that something of their job (or of any) changed. The control
+/// plane says so after its answers show it, so a stream that looks then sees it. On the loop, but
+/// for what ControlApi calls.
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +23,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void start();
   void stop();  ///< drops the subscription; watchers hear nothing more
 
-  /// `on_change` runs on the loop after something of `job` (0 = of anything) changed, until the handle is destroyed.
+  /// `on_change` runs on the loop after something of `job` (0 = of anything) changed, until the
+  /// handle is destroyed.
   std::shared_ptr<void> watch(JobId job, std::function<void()> on_change);
 
  private:

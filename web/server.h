@@ -6,9 +6,11 @@
 /// it is sent, must name this server. Plain HTTP is served on loopback addresses only; elsewhere a
 /// certificate is wanted.
 /// Errors: start() returns them; a request's own become application/problem+json.
-/// Bounds: ServerOptions. A slow, broken or hostile peer costs one connection for at most its time limits.
-/// Threads: one of its own. ControlApi, LogSource, MetricsSource and SecurityAdmin are called from it, must outlive the server and must not
-/// block for long; their callbacks may come from any thread.
+/// Bounds: ServerOptions. A slow, broken or hostile peer costs one connection for at most its time
+/// limits.
+/// Threads: one of its own. ControlApi, LogSource, MetricsSource and SecurityAdmin are called from
+/// it, must outlive the server and must not block for long; their callbacks may come from any
+/// thread.
 
 #include <cstdint>
 #include <functional>
@@ -25,7 +27,9 @@
 namespace dlrun::web {
 
 enum class LogStream : std::uint8_t {
-  kStdout = 1, kStderr = 2 };  ///< the numbers are those of the file descriptors
+  kStdout = 1,
+  kStderr = 2
+};  ///< the numbers are those of the file descriptors
 
 struct LogRef {
   TaskId task;
@@ -78,7 +82,8 @@ struct Metric {
   std::vector<HistogramValues> histogram;
 };
 
-/// Thread safe, cheap. The server adds its own (requests, connections) and those of Health and of the nodes.
+/// Thread safe, cheap. The server adds its own (requests, connections) and those of Health and of
+/// the nodes.
 class MetricsSource {
  public:
   virtual ~MetricsSource() = default;

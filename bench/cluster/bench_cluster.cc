@@ -35,7 +35,9 @@ int guarded(const std::function<int()>& body) {
   }
 }
 
-std::string program_folder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path(); }
+std::string program_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
 
 std::int64_t monotonic_ns() { return SystemClock().now().time_since_epoch().count(); }
 
@@ -76,7 +78,8 @@ StampPipe::~StampPipe() {
 
 std::int64_t StampPipe::next(Duration limit) {
   pollfd p{fd_, POLLIN, 0};
-  if (poll(&p, 1, static_cast<int>(limit / std::chrono::milliseconds(1))) != 1) give_up("no stamp came in time");
+  if (poll(&p, 1, static_cast<int>(limit / std::chrono::milliseconds(1))) != 1)
+    give_up("no stamp came in time");
   std::int64_t ns = 0;
   if (read(fd_, &ns, sizeof ns) != sizeof ns) give_up("a torn stamp");
   return ns;
@@ -106,8 +109,9 @@ void BenchCluster::start_coordinator() {
   const std::string data = folder_ + "/coordinator";
   std::error_code ignored;
   std::filesystem::remove(data + "/cluster.json", ignored);
-  coordinator_ = spawn({program_folder() + "/dlrun", "coordinator", "--data", data, "--listen", "127.0.0.1"},
-                       folder_ + "/coordinator.log");
+  coordinator_ =
+      spawn({program_folder() + "/dlrun", "coordinator", "--data", data, "--listen", "127.0.0.1"},
+            folder_ + "/coordinator.log");
   const std::int64_t until = monotonic_ns() + 60'000'000'000;
   while (!std::filesystem::exists(data + "/cluster.json")) {
     if (monotonic_ns() > until || waitpid(coordinator_, nullptr, WNOHANG) != 0)
@@ -121,13 +125,14 @@ void BenchCluster::start_agent(int index, int agents, int cpus) {
   const auto cluster = nlohmann::json::parse(file);
   const int ports = 12000 / agents;
   const int first = 20000 + index * ports;
-  agents_[index] = spawn({program_folder() + "/dlrun", "agent", "--data", folder_ + "/node-" + std::to_string(index), "--join",
-                          cluster.at("join").get<std::string>(), "--token-file",
-                          cluster.at("join_token_file").get<std::string>(), "--ca-fingerprint",
-                          cluster.at("ca_fingerprint").get<std::string>(), "--name", "node-" + std::to_string(index),
-                          "--cpus", std::to_string(cpus), "--gpus", "none", "--ports",
-                          std::to_string(first) + "-" + std::to_string(first + ports - 1)},
-                         folder_ + "/node-" + std::to_string(index) + ".log");
+  agents_[index] = spawn(
+      {program_folder() + "/dlrun", "agent", "--data", folder_ + "/node-" + std::to_string(index),
+       "--join", cluster.at("join").get<std::string>(), "--token-file",
+       cluster.at("join_token_file").get<std::string>(), "--ca-fingerprint",
+       cluster.at("ca_fingerprint").get<std::string>(), "--name", "node-" + std::to_string(index),
+       "--cpus", std::to_string(cpus), "--gpus", "none", "--ports",
+       std::to_string(first) + "-" + std::to_string(first + ports - 1)},
+      folder_ + "/node-" + std::to_string(index) + ".log");
 }
 
 void BenchCluster::wait_nodes(std::uint32_t nodes) {
@@ -162,7 +167,9 @@ nlohmann::json BenchCluster::get(const std::string& target) {
   return nlohmann::json::parse(*answer);
 }
 
-std::uint64_t BenchCluster::finished() { return get("/api/v1/health").at("jobs_finished").get<std::uint64_t>(); }
+std::uint64_t BenchCluster::finished() {
+  return get("/api/v1/health").at("jobs_finished").get<std::uint64_t>();
+}
 
 void BenchCluster::wait_finished(std::uint64_t jobs, Duration limit) {
   const std::int64_t until = monotonic_ns() + limit.count();
@@ -173,7 +180,8 @@ void BenchCluster::wait_finished(std::uint64_t jobs, Duration limit) {
 }
 
 void BenchCluster::kill_job(const std::string& job) {
-  const auto answer = rest_->call({.method = "POST", .target = "/api/v1/jobs/" + job + "/kill", .body = "{}"});
+  const auto answer =
+      rest_->call({.method = "POST", .target = "/api/v1/jobs/" + job + "/kill", .body = "{}"});
   if (!answer) give_up("kill: " + answer.error().to_string());
 }
 

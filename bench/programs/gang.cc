@@ -20,7 +20,14 @@ static int measure(int argc, char** argv) {
   StampPipe pipe(cluster.folder() + "/stamps");
   const std::vector<std::string> program{program_folder() + "/bench_stamp", pipe.path()};
 
-  Figure figure{"gang", "gang64_s", "s", Better::kLess, {}, "64 posix_spawns", {}, "",
+  Figure figure{"gang",
+                "gang64_s",
+                "s",
+                Better::kLess,
+                {},
+                "64 posix_spawns",
+                {},
+                "",
                 Must{.ratio_at_least = {}, .value_at_most = 1.0}};
   const auto last_of = [&] {
     std::int64_t last = 0;

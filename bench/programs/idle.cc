@@ -51,8 +51,10 @@ static int measure(int argc, char** argv) {
     for (const pid_t pid : pids) seconds += cpu_seconds(pid);
     return seconds;
   };
-  Figure core{"idle", "idle_core_percent", "%", Better::kLess, {}, "none", {}, "an absolute bound", Must{{}, 1.0}};
-  Figure memory{"idle", "rss_mib_max", "MiB", Better::kLess, {}, "none", {}, "an absolute bound", Must{{}, 40.0}};
+  Figure core{"idle", "idle_core_percent", "%",          Better::kLess, {}, "none",
+              {},     "an absolute bound", Must{{}, 1.0}};
+  Figure memory{"idle", "rss_mib_max",       "MiB",         Better::kLess, {}, "none",
+                {},     "an absolute bound", Must{{}, 40.0}};
   std::this_thread::sleep_for(std::chrono::seconds(3));
   for (int round = 0; round < (quick ? 1 : 3); ++round) {
     std::fprintf(stderr, "round %d\n", round + 1);

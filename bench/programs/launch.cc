@@ -32,8 +32,9 @@ double rest_ms(BenchCluster& cluster, StampPipe& pipe) {
 double command_ms(BenchCluster& cluster, StampPipe& pipe) {
   const std::uint64_t before = cluster.finished();
   const std::int64_t began = monotonic_ns();
-  const pid_t pid = spawn({program_folder() + "/dlrun", "submit", "--", program_folder() + "/bench_stamp", pipe.path()},
-                          cluster.folder() + "/submit.log");
+  const pid_t pid = spawn(
+      {program_folder() + "/dlrun", "submit", "--", program_folder() + "/bench_stamp", pipe.path()},
+      cluster.folder() + "/submit.log");
   const double ms = static_cast<double>(pipe.next(kLimit) - began) * 1e-6;
   wait_for(pid);
   cluster.wait_finished(before + 1, kLimit);
@@ -56,7 +57,14 @@ static int measure(int argc, char** argv) {
   StampPipe pipe(cluster.folder() + "/stamps");
   for (int i = 0; i < 5; ++i) rest_ms(cluster, pipe);  // warm
 
-  Figure p50{"launch", "submit_to_main_p50_ms", "ms", Better::kLess, {}, "posix_spawn of the program", {}, "",
+  Figure p50{"launch",
+             "submit_to_main_p50_ms",
+             "ms",
+             Better::kLess,
+             {},
+             "posix_spawn of the program",
+             {},
+             "",
              Must{.ratio_at_least = {}, .value_at_most = 20}};
   Figure p99 = p50;
   p99.metric = "submit_to_main_p99_ms";

@@ -1,6 +1,7 @@
-// What SchedulerCore costs per event on clusters of 10 to 10,000 nodes: a gang of four submitted and placed, a gang that has finished
-// given back, with 10,000 gangs that do not fit waiting in front. Baseline: the same events on 10 nodes: a cost of O(log n) is four
-// times that on 10,000 nodes, and the caches of the processor take their share.
+// What SchedulerCore costs per event on clusters of 10 to 10,000 nodes: a gang of four submitted
+// and placed, a gang that has finished given back, with 10,000 gangs that do not fit waiting in
+// front. Baseline: the same events on 10 nodes: a cost of O(log n) is four times that on 10,000
+// nodes, and the caches of the processor take their share.
 #include <chrono>
 #include <cstdio>
 #include <map>

@@ -1,8 +1,12 @@
-// Sparse rows of dim 16 under Adagrad. Roof (bench/roofs/sparse.h): the same work on one core with nothing around it.
-//   {push,pull}_100k              100,000 random sorted keys a request, 0.8 M rows resident: client and shard, over the fastest
+// Sparse rows of dim 16 under Adagrad. Roof (bench/roofs/sparse.h): the same work on one core with
+// nothing around it.
+//   {push,pull}_100k              100,000 random sorted keys a request, 0.8 M rows resident: client
+//                                 and shard, over the fastest
 //                                 transport of one host that there is
-//   core_{push,pull}_100k         the same keys, straight into the shard's table: what the protocol has to come near to
-//   {push,pull}_4GiB_{uniform,zipf}  a table of 4 GiB (weights, state, headers), straight into the shard's table
+//   core_{push,pull}_100k         the same keys, straight into the shard's table: what the protocol
+//                                 has to come near to
+//   {push,pull}_4GiB_{uniform,zipf}  a table of 4 GiB (weights, state, headers), straight into the
+//                                    shard's table
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -47,7 +51,8 @@ ps::TableSchema table_schema() {
 
 std::uint64_t key_of(std::uint64_t rank) { return mix64(rank + 1); }
 
-/// Requests drawn beforehand: sorted, distinct keys and gradients, more of them than any cache holds.
+/// Requests drawn beforehand: sorted, distinct keys and gradients, more of them than any cache
+/// holds.
 struct Requests {
   std::vector<std::vector<std::uint64_t>> keys;
   std::vector<std::vector<float>> grads;
@@ -72,7 +77,8 @@ Requests draw_requests(std::size_t n, std::size_t size, Draw draw) {
   return r;
 }
 
-/// Ranks 0 .. n - 1 with chance ~ 1 / (rank + 1)^s. Source: Hormann, Derflinger 1996 (rejection inversion).
+/// Ranks 0 .. n - 1 with chance ~ 1 / (rank + 1)^s. Source: Hormann, Derflinger 1996 (rejection
+/// inversion).
 class Zipf {
  public:
   Zipf(std::uint64_t n, double s)

@@ -34,11 +34,13 @@ void fill(const std::string& file, std::uint64_t jobs) {
       const Epoch epoch{1, first + done};
       const cluster::TaskEnd end{.cause = cluster::Cause::kExit};
       const auto record = [&](const cluster::Event& event) {
-        records.push_back({.term = 1, .at = WallTime{1}, .job = view.id.value, .payload = wire::encode(event)});
+        records.push_back(
+            {.term = 1, .at = WallTime{1}, .job = view.id.value, .payload = wire::encode(event)});
       };
       const std::string key = "key-of-the-launcher-" + std::to_string(view.id.value);
       cluster::JobSpec submitted = view.spec;  // with an environment of the usual size
-      for (int v = 0; v < 40; ++v) submitted.submit_env.emplace_back("VARIABLE_" + std::to_string(v), std::string(60, 'x'));
+      for (int v = 0; v < 40; ++v)
+        submitted.submit_env.emplace_back("VARIABLE_" + std::to_string(v), std::string(60, 'x'));
       record(cluster::JobSubmitted{view.id, submitted, "bench\n" + key, 1, {1}});
       record(cluster::JobPlaced{view.id, Generation(1), epoch, {{task, "127.0.0.1", {}}}, {1}});
       record(cluster::TaskEnded{task, epoch, end, {1}});
@@ -50,10 +52,17 @@ void fill(const std::string& file, std::uint64_t jobs) {
       view.tasks[0].state = cluster::TaskState::kEnded;
       view.tasks[0].end = end;
       record(cluster::JobEnded{view});
-      rows.push_back({.job = view.id.value, .state = static_cast<std::uint8_t>(view.state), .finished = true, .owner = "bench",
-                      .idempotency_key = key, .submitted = {1}, .ended = {2}, .view = wire::encode(view)});
+      rows.push_back({.job = view.id.value,
+                      .state = static_cast<std::uint8_t>(view.state),
+                      .finished = true,
+                      .owner = "bench",
+                      .idempotency_key = key,
+                      .submitted = {1},
+                      .ended = {2},
+                      .view = wire::encode(view)});
     }
-    if (const auto done_append = (*log)->append(records, rows); !done_append) give_up(done_append.error().to_string());
+    if (const auto done_append = (*log)->append(records, rows); !done_append)
+      give_up(done_append.error().to_string());
   }
 }
 
@@ -61,7 +70,8 @@ double read_seconds(const std::string& path) {
   const std::int64_t began = monotonic_ns();
   std::ifstream file(path, std::ios::binary);
   std::vector<char> buffer(1 << 20);
-  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || file.gcount() > 0) {
+  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) ||
+         file.gcount() > 0) {
   }
   return static_cast<double>(monotonic_ns() - began) * 1e-9;
 }
@@ -88,7 +98,8 @@ static int measure(int argc, char** argv) {
   std::fprintf(stderr, "writing finished jobs\n");
   fill(store, quick ? 20'000 : 100'000);
 
-  Figure figure{"recover", "recover_s", "s", Better::kLess, {}, "reading the store's file", {}, "", Must{{}, 2.0}};
+  Figure figure{"recover", "recover_s", "s",          Better::kLess, {}, "reading the store's file",
+                {},        "",          Must{{}, 2.0}};
   for (int round = 0; round < (quick ? 2 : 5); ++round) {
     std::fprintf(stderr, "round %d\n", round + 1);
     figure.baselines.push_back(read_seconds(store));
@@ -97,7 +108,8 @@ static int measure(int argc, char** argv) {
     cluster.wait_nodes(1);
     const auto running = cluster.get("/api/v1/health").at("jobs_running").get<int>();
     figure.values.push_back(static_cast<double>(monotonic_ns() - began) * 1e-9);
-    if (running != kRunning) give_up("only " + std::to_string(running) + " jobs run after the restart");
+    if (running != kRunning)
+      give_up("only " + std::to_string(running) + " jobs run after the restart");
     if (round + 1 < (quick ? 2 : 5)) cluster.kill_coordinator();
   }
   print(figure);

@@ -16,7 +16,14 @@ static int measure(int argc, char** argv) {
   cluster.start_agent(0, 1, 64);
   cluster.wait_nodes(1);
 
-  Figure figure{"throughput", "jobs200_s", "s", Better::kLess, {}, "spawn and wait in a loop", {}, "",
+  Figure figure{"throughput",
+                "jobs200_s",
+                "s",
+                Better::kLess,
+                {},
+                "spawn and wait in a loop",
+                {},
+                "",
                 Must{.ratio_at_least = {}, .value_at_most = 1.5}};
   for (int round = 0; round < (quick ? 2 : 5); ++round) {
     std::fprintf(stderr, "round %d\n", round + 1);

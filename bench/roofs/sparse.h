@@ -2,7 +2,8 @@
 /// bench/roofs/sparse.h: the best we know for rows of dim 16 with Adagrad on one core, with nothing
 /// around it: no inserts, versions, slots, log or policies. Index: key and row side by side, half
 /// full, linear probing; row: 16 weights, 16 accumulators, 128 bytes; huge pages; waves of 32, the
-/// next ones fetched while one is at work. AVX2. What a parameter server's figures are held against.
+/// next ones fetched while one is at work. AVX2. What a parameter server's figures are held
+/// against.
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 #pragma once
 /// ps/client/partition.h: cuts the keys of a call into segments: one shard each, keys ascending and
-/// distinct, at most `segment_bytes_max` of keys and values. Pure. O(n) when the keys come ascending,
-/// else O(n log n).
+/// distinct, at most `segment_bytes_max` of keys and values. Pure. O(n) when the keys come
+/// ascending, else O(n log n).
 
 #include <cstdint>
 #include <span>

@@ -18,9 +18,9 @@
 namespace dlrun::ps {
 
 inline constexpr std::uint32_t kSlots = 4096;
-/// The one hash of a key, a bijection for each table. All 2^64 keys are valid. The table takes part,
-/// so that key 0 of ten tables spreads. Top 12 bits: the slot; the next 32: the fingerprint by which
-/// the slot's index finds the row (ps/core/slot_index.h).
+/// The one hash of a key, a bijection for each table. All 2^64 keys are valid. The table takes
+/// part, so that key 0 of ten tables spreads. Top 12 bits: the slot; the next 32: the fingerprint
+/// by which the slot's index finds the row (ps/core/slot_index.h).
 constexpr std::uint64_t key_hash(std::uint32_t table, std::uint64_t key) noexcept {
   return mix64(key + 0x9e3779b97f4a7c15ULL * (table + 1));
 }

@@ -20,7 +20,8 @@ void box_muller(std::uint32_t a, std::uint32_t b, double out[2]) noexcept {
   out[1] = radius * std::sin(angle);
 }
 
-/// Standard normal within [-2, 2]: drawn again until it is; after 64 misses (chance 1e-86) the bound.
+/// Standard normal within [-2, 2]: drawn again until it is; after 64 misses (chance 1e-86) the
+/// bound.
 double truncated_draw(std::array<std::uint32_t, 2> philox_key, std::uint32_t element,
                       std::uint32_t key_low, std::uint32_t key_high) noexcept {
   for (std::uint32_t attempt = 1; attempt <= 32; ++attempt) {

@@ -142,9 +142,9 @@ class ShardCore {
   struct ClientState {
     WorkerId worker;
     DedupWindow window;
-    /// A slot that came from elsewhere keeps a window of its own until no push that was cut under an
-    /// older map can be open: a client has at most 256 numbers open, so those are at most 255 above
-    /// the first it sends here afterwards, and closed once it has sent 256 more.
+    /// A slot that came from elsewhere keeps a window of its own until no push that was cut under
+    /// an older map can be open: a client has at most 256 numbers open, so those are at most 255
+    /// above the first it sends here afterwards, and closed once it has sent 256 more.
     struct Moved {
       DedupWindow window;
       std::uint64_t until = 0;  ///< gone once the client sends this number; 0: not known yet

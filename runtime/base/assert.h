@@ -7,5 +7,6 @@ namespace dlrun {
 [[noreturn]] void assert_failed(const char* expression, const char* file, int line) noexcept;
 }  // namespace dlrun
 
-#define DLRUN_ASSERT(expression) \
-  (static_cast<bool>(expression) ? void(0) : ::dlrun::assert_failed(#expression, __FILE__, __LINE__))
+#define DLRUN_ASSERT(expression)           \
+  (static_cast<bool>(expression) ? void(0) \
+                                 : ::dlrun::assert_failed(#expression, __FILE__, __LINE__))

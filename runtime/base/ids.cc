@@ -16,10 +16,13 @@ bool parse_number(std::string_view text, T& out) {
 std::string to_string(JobId id) { return "j" + std::to_string(id.value); }
 
 std::string to_string(const TaskId& id) {
-  return to_string(id.job) + ":" + id.role + "/" + std::to_string(id.rank) + "#" + std::to_string(id.generation.value);
+  return to_string(id.job) + ":" + id.role + "/" + std::to_string(id.rank) + "#" +
+         std::to_string(id.generation.value);
 }
 
-std::string to_string(Epoch epoch) { return std::to_string(epoch.term) + "." + std::to_string(epoch.counter); }
+std::string to_string(Epoch epoch) {
+  return std::to_string(epoch.term) + "." + std::to_string(epoch.counter);
+}
 
 Result<JobId> parse_job_id(std::string_view text) {
   const std::string_view digits = text.starts_with('j') ? text.substr(1) : text;
@@ -31,7 +34,8 @@ Result<JobId> parse_job_id(std::string_view text) {
 
 Result<TaskId> parse_task_id(std::string_view text) {
   const auto bad = [&] {
-    return fail(Errc::kInvalidArgument, "'" + std::string(text) + "' is not a task id (like j12:worker/0)");
+    return fail(Errc::kInvalidArgument,
+                "'" + std::string(text) + "' is not a task id (like j12:worker/0)");
   };
   const auto colon = text.find(':');
   if (colon == std::string_view::npos) return bad();

@@ -28,7 +28,7 @@ using JobId = Strong<struct JobIdTag, std::uint64_t>;
 using ShardId = Strong<struct ShardIdTag, std::uint32_t>;
 /// random, one per process start; 0 = none
 using Incarnation = Strong<struct IncarnationTag, std::uint64_t>;
-using Generation = Strong<struct GenerationTag, std::uint32_t>;   ///< gang starts of a job, from 1
+using Generation = Strong<struct GenerationTag, std::uint32_t>;  ///< gang starts of a job, from 1
 /// incarnation of a parameter-server client
 using ClientId = Strong<struct ClientIdTag, std::uint64_t>;
 
@@ -51,8 +51,8 @@ struct TaskId {
 
 std::string to_string(JobId id);
 std::string to_string(const TaskId& id);
-std::string to_string(Epoch epoch);  ///< "term.counter"
-Result<JobId> parse_job_id(std::string_view text);    ///< "j12" or "12"; kInvalidArgument
+std::string to_string(Epoch epoch);                 ///< "term.counter"
+Result<JobId> parse_job_id(std::string_view text);  ///< "j12" or "12"; kInvalidArgument
 /// "j12:worker/0#1"; "#g" may be left out (generation 0)
 Result<TaskId> parse_task_id(std::string_view text);
 
@@ -60,7 +60,9 @@ Result<TaskId> parse_task_id(std::string_view text);
 
 template <class Tag, class T>
 struct std::hash<dlrun::Strong<Tag, T>> {
-  std::size_t operator()(const dlrun::Strong<Tag, T>& id) const noexcept { return std::hash<T>{}(id.value); }
+  std::size_t operator()(const dlrun::Strong<Tag, T>& id) const noexcept {
+    return std::hash<T>{}(id.value);
+  }
 };
 template <>
 struct std::hash<dlrun::TaskId> {

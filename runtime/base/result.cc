@@ -16,23 +16,40 @@ void assert_failed(const char* expression, const char* file, int line) noexcept 
 
 std::string_view errc_name(Errc code) noexcept {
   switch (code) {
-    case Errc::kInvalidArgument: return "kInvalidArgument";
-    case Errc::kNotFound: return "kNotFound";
-    case Errc::kAlreadyExists: return "kAlreadyExists";
-    case Errc::kUnavailable: return "kUnavailable";
-    case Errc::kDeadlineExceeded: return "kDeadlineExceeded";
-    case Errc::kStaleEpoch: return "kStaleEpoch";
-    case Errc::kOverloaded: return "kOverloaded";
-    case Errc::kPermissionDenied: return "kPermissionDenied";
-    case Errc::kResourceExhausted: return "kResourceExhausted";
-    case Errc::kCorrupt: return "kCorrupt";
-    case Errc::kCancelled: return "kCancelled";
-    case Errc::kUnsupported: return "kUnsupported";
-    case Errc::kIo: return "kIo";
-    case Errc::kFailedPrecondition: return "kFailedPrecondition";
-    case Errc::kNoDevice: return "kNoDevice";
-    case Errc::kEndOfData: return "kEndOfData";
-    case Errc::kInternal: return "kInternal";
+    case Errc::kInvalidArgument:
+      return "kInvalidArgument";
+    case Errc::kNotFound:
+      return "kNotFound";
+    case Errc::kAlreadyExists:
+      return "kAlreadyExists";
+    case Errc::kUnavailable:
+      return "kUnavailable";
+    case Errc::kDeadlineExceeded:
+      return "kDeadlineExceeded";
+    case Errc::kStaleEpoch:
+      return "kStaleEpoch";
+    case Errc::kOverloaded:
+      return "kOverloaded";
+    case Errc::kPermissionDenied:
+      return "kPermissionDenied";
+    case Errc::kResourceExhausted:
+      return "kResourceExhausted";
+    case Errc::kCorrupt:
+      return "kCorrupt";
+    case Errc::kCancelled:
+      return "kCancelled";
+    case Errc::kUnsupported:
+      return "kUnsupported";
+    case Errc::kIo:
+      return "kIo";
+    case Errc::kFailedPrecondition:
+      return "kFailedPrecondition";
+    case Errc::kNoDevice:
+      return "kNoDevice";
+    case Errc::kEndOfData:
+      return "kEndOfData";
+    case Errc::kInternal:
+      return "kInternal";
   }
   return "kUnknown";
 }
@@ -46,11 +63,26 @@ std::string Error::to_string() const {
 tl::unexpected<Error> fail_errno(std::string what, int error_number) {
   Errc code = Errc::kIo;
   switch (error_number) {
-    case ENOSPC: case EDQUOT: case EMFILE: case ENFILE: case ENOMEM: code = Errc::kResourceExhausted; break;
-    case EACCES: case EPERM: case EROFS: code = Errc::kPermissionDenied; break;
-    case ENOENT: code = Errc::kNotFound; break;
-    case EEXIST: code = Errc::kAlreadyExists; break;
-    default: break;
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      code = Errc::kResourceExhausted;
+      break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      code = Errc::kPermissionDenied;
+      break;
+    case ENOENT:
+      code = Errc::kNotFound;
+      break;
+    case EEXIST:
+      code = Errc::kAlreadyExists;
+      break;
+    default:
+      break;
   }
   return fail(code, std::move(what) + ": " + std::strerror(error_number));
 }

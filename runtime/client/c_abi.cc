@@ -183,7 +183,7 @@ const char* dlrun_errc_name(int errc) {
   if (errc == DLRUN_OK) return "kOk";
   if (errc < 0 || errc > DLRUN_INTERNAL) return "kUnknown";
   // names are literals, so they end in NUL
-  return dlrun::errc_name(static_cast<Errc>(errc)) .data();
+  return dlrun::errc_name(static_cast<Errc>(errc)).data();
 }
 
 // ---- session
@@ -321,7 +321,7 @@ int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options,
     DLRUN_TRY(read_struct(options, given, kTableOptionsV1));
     DLRUN_ASSIGN(auto schema, schema_of(given));
     DLRUN_ASSIGN(auto table, client::Table::open(session->session, std::move(schema),
-                                                      wait_of(given.timeout_ms)));
+                                                 wait_of(given.timeout_ms)));
     *out = new dlrun_table{std::move(table)};
     return {};
   });

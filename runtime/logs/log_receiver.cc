@@ -32,7 +32,8 @@ void set(void* socket, int option, T value) {
   zmq_setsockopt(socket, option, &value, sizeof value);
 }
 
-/// All frames of one message; empty when there is none. `user`: whom the authenticator took the sender for.
+/// All frames of one message; empty when there is none. `user`: whom the authenticator took the
+/// sender for.
 std::vector<std::string> receive(void* socket, std::string* user = nullptr) {
   std::vector<std::string> frames;
   int more = 1;

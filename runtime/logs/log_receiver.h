@@ -1,9 +1,10 @@
 #pragma once
-/// runtime/logs/log_receiver.h: the coordinator's ROUTER that takes what LogShippers send into a LogStore.
-/// Only agents whose CURVE public key was allowed get past the handshake; a stranger's bytes are never parsed. An agent ships
-/// for the tasks that its node was given, for no others (`may_ship`): kPermissionDenied is the answer, and it is counted. A key
-/// that is forbidden later loses its open connections too. Hostile bytes of an allowed agent: the message is dropped and counted.
-/// One thread (+ ZeroMQ's). `allow` and `forbid` from any thread.
+/// runtime/logs/log_receiver.h: the coordinator's ROUTER that takes what LogShippers send into a
+/// LogStore. Only agents whose CURVE public key was allowed get past the handshake; a stranger's
+/// bytes are never parsed. An agent ships for the tasks that its node was given, for no others
+/// (`may_ship`): kPermissionDenied is the answer, and it is counted. A key that is forbidden later
+/// loses its open connections too. Hostile bytes of an allowed agent: the message is dropped and
+/// counted. One thread (+ ZeroMQ's). `allow` and `forbid` from any thread.
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +22,8 @@ namespace dlrun::logs {
 struct ReceiverOptions {
   std::string bind = "tcp://127.0.0.1:*";  ///< * = any free port
   CurveKeys keys;                          ///< the coordinator's own
-  /// Whether `node` was given `task` under `epoch`, as `proof` shows. On the receiver's thread; must not block.
+  /// Whether `node` was given `task` under `epoch`, as `proof` shows. On the receiver's thread;
+  /// must not block.
   std::function<bool(const NodeId& node, const TaskId& task, Epoch epoch, std::string_view proof)>
       may_ship;
 };

@@ -85,8 +85,8 @@ class Agent {
     return {};
   }
 
-  /// Renews the certificate when it is time; returns when to call again. The next handshake uses the new files: CAF
-  /// reads them for each connection.
+  /// Renews the certificate when it is time; returns when to call again. The next handshake uses
+  /// the new files: CAF reads them for each connection.
   Duration tend_certificate() {
     const auto current = security::open_node(tls_dir(), security::CertKind::kAgent, clock_.wall());
     if (!current) return kRenewalCheckMax;
@@ -156,7 +156,8 @@ class Agent {
     return {};
   }
 
-  /// Before anything is sent: tasks of a root agent are root's, which others beyond this machine could start.
+  /// Before anything is sent: tasks of a root agent are root's, which others beyond this machine
+  /// could start.
   Status may_run_tasks() const {
     DLRUN_ASSIGN(const std::string address,
                  address_towards(coordinator_.host, coordinator_.join_port));

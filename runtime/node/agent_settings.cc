@@ -7,7 +7,8 @@ namespace dlrun::node {
 std::vector<Setting> agent_settings(AgentFlags& f) {
   return {
       text_setting("data", &f.data,
-                   "folder for keys and tasks; made (0700) when missing; none: $DLRUN_HOME/agent, else /var/lib/dlrun/agent (root) or ~/.dlrun/agent"),
+                   "folder for keys and tasks; made (0700) when missing; none: $DLRUN_HOME/agent, "
+                   "else /var/lib/dlrun/agent (root) or ~/.dlrun/agent"),
       text_setting("join", &f.join, "HOST:PORT of the coordinator's join line; needed once"),
       text_setting("token-file", &f.token_file, "file with the join token"),
       text_setting("ca-fingerprint", &f.ca_fingerprint, "sha256:... of the join line"),

@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/node/agent_settings.h: what can be set of `dlrun agent` (docs/settings.md is made from the same table).
+/// runtime/node/agent_settings.h: what can be set of `dlrun agent` (docs/settings.md is made from
+/// the same table).
 
 #include <cstdint>
 #include <map>

@@ -1,5 +1,6 @@
 #pragma once
-/// runtime/node/coordinator_settings.h: what can be set of `dlrun coordinator` (docs/settings.md is made from the same table).
+/// runtime/node/coordinator_settings.h: what can be set of `dlrun coordinator` (docs/settings.md is
+/// made from the same table).
 
 #include <cstdint>
 #include <string>

@@ -13,8 +13,8 @@ void Checker::violated(std::string what) {
 void Checker::check_current(JobId id, Generation generation, const char* what) {
   const auto it = jobs_.find(id);
   if (it == jobs_.end() || it->second.generation != generation || it->second.generation_over)
-    violated(std::string(what) + " of generation " + std::to_string(generation.value) + " of " + to_string(id) +
-             " was accepted after it was over");
+    violated(std::string(what) + " of generation " + std::to_string(generation.value) + " of " +
+             to_string(id) + " was accepted after it was over");
 }
 
 void Checker::on_durable(const Event& event) {
@@ -77,8 +77,10 @@ std::int64_t Checker::cpu_of(const Job& job, const TaskId& task) const {
 void Checker::on_placed(const JobPlaced& placed) {
   Job& job = jobs_[placed.job];
   if (job.final_view) return;  // it was cancelled while it was being placed
-  if (!epochs_.insert(placed.epoch).second) violated("epoch " + to_string(placed.epoch) + " was given twice");
-  if (placed.epoch <= job.epoch) violated(to_string(placed.job) + " went back to epoch " + to_string(placed.epoch));
+  if (!epochs_.insert(placed.epoch).second)
+    violated("epoch " + to_string(placed.epoch) + " was given twice");
+  if (placed.epoch <= job.epoch)
+    violated(to_string(placed.job) + " went back to epoch " + to_string(placed.epoch));
   job.epoch = placed.epoch;
   job.generation = placed.generation;
   job.tasks = placed.tasks;
@@ -97,11 +99,12 @@ void Checker::on_placed(const JobPlaced& placed) {
     for (std::uint16_t port : task.slot.ports) {
       const auto [it, fresh] = port_leases_.emplace(std::make_pair(node, port), task.task);
       if (!fresh)
-        violated("port " + std::to_string(port) + " of " + node.value + " was leased to " + to_string(task.task) +
-                 " while " + to_string(it->second) + " has it");
+        violated("port " + std::to_string(port) + " of " + node.value + " was leased to " +
+                 to_string(task.task) + " while " + to_string(it->second) + " has it");
     }
     cpu_leases_[node] += cpu_of(job, task.task);
-    if (cpu_leases_[node] > capacity_[node]) violated("more than the CPUs of " + node.value + " were leased");
+    if (cpu_leases_[node] > capacity_[node])
+      violated("more than the CPUs of " + node.value + " were leased");
   }
   ps_.on_generation({placed.job, placed.generation}, std::move(workers));
 }
@@ -115,8 +118,10 @@ void Checker::give_back(const Job& job, const PlacedTask& task) {
 void Checker::on_task_ended(const TaskEnded& ended) {
   check_current(ended.task.job, ended.task.generation, "an end");
   Job& job = jobs_[ended.task.job];
-  if (job.epoch != ended.epoch) violated("the end of " + to_string(ended.task) + " under another epoch was accepted");
-  if (!job.ends.emplace(ended.task, ended.end).second) violated(to_string(ended.task) + " ended twice");
+  if (job.epoch != ended.epoch)
+    violated("the end of " + to_string(ended.task) + " under another epoch was accepted");
+  if (!job.ends.emplace(ended.task, ended.end).second)
+    violated(to_string(ended.task) + " ended twice");
   if (ended.end.cause == Cause::kExit) {
     const auto real = process_ends_.find(ended.task);
     if (real == process_ends_.end() || !(real->second == ended.end))
@@ -150,7 +155,8 @@ void Checker::on_job_ended(Job& job, const JobView& view) {
     if (!job.spec.outputs.empty() && !job.published)
       violated(to_string(view.id) + " succeeded and its outputs are not published");
     if (job.lost_shard)
-      violated(to_string(view.id) + " succeeded though " + to_string(*job.lost_shard) + " was lost under its workers");
+      violated(to_string(view.id) + " succeeded though " + to_string(*job.lost_shard) +
+               " was lost under its workers");
     if (view.exit_code != 0) violated(to_string(view.id) + " succeeded with an exit code");
   } else if (view.exit_code == 0) {
     violated(to_string(view.id) + " did not succeed but exits with 0");
@@ -174,8 +180,8 @@ void Checker::on_spawn(const PrepareTask& prepare) {
   for (std::uint16_t port : prepare.slot.ports) {
     const auto [it, free] = ports_.emplace(std::make_pair(node, port), task);
     if (!free)
-      violated("port " + std::to_string(port) + " of " + node.value + " is held by " + to_string(it->second) + " and " +
-               to_string(task));
+      violated("port " + std::to_string(port) + " of " + node.value + " is held by " +
+               to_string(it->second) + " and " + to_string(task));
   }
   cpu_[node] += prepare.resources.cpu_milli;
   if (cpu_[node] > capacity_[node]) violated(node.value + " runs more than its CPUs");
@@ -201,9 +207,11 @@ void Checker::on_cleaned(const TaskId& task, Epoch epoch) {
 }
 
 void Checker::on_submit_acked(const std::string& key, JobId job) {
-  if (jobs_.count(job) == 0) violated("the submit of " + to_string(job) + " was acknowledged before it was durable");
+  if (jobs_.count(job) == 0)
+    violated("the submit of " + to_string(job) + " was acknowledged before it was durable");
   const auto [it, fresh] = keys_.emplace(key, job);
-  if (!fresh && it->second != job) violated("one key made " + to_string(it->second) + " and " + to_string(job));
+  if (!fresh && it->second != job)
+    violated("one key made " + to_string(it->second) + " and " + to_string(job));
   acked_.insert(job);
 }
 
@@ -218,8 +226,8 @@ void Checker::on_barrier_passed(const TaskId& task, const std::string& name, std
     if (other.task.role != task.role || running_.count(other.task) == 0) continue;
     const auto it = entered_.find({other.task, name});
     if (it == entered_.end() || it->second < round)
-      violated(to_string(task) + " passed barrier " + name + " round " + std::to_string(round) + " before " +
-               to_string(other.task) + " was there");
+      violated(to_string(task) + " passed barrier " + name + " round " + std::to_string(round) +
+               " before " + to_string(other.task) + " was there");
   }
 }
 
@@ -228,20 +236,24 @@ void Checker::on_declared_lost(const NodeId& node) {
   const auto heard = heard_.find(node);
   if (heard != heard_.end() && loop_.now() - heard->second < std::chrono::seconds(29))
     violated(node.value + " was declared lost " +
-             std::to_string((loop_.now() - heard->second) / std::chrono::milliseconds(1)) + " ms after it was heard");
+             std::to_string((loop_.now() - heard->second) / std::chrono::milliseconds(1)) +
+             " ms after it was heard");
 }
 
 void Checker::on_published(const TaskId& task, Epoch epoch) {
   const auto job = jobs_.find(task.job);
   if (job == jobs_.end() || job->second.epoch != epoch || !job->second.commit_granted)
-    return violated("an output of " + to_string(task) + " was published under " + to_string(epoch) + " without a grant");
+    return violated("an output of " + to_string(task) + " was published under " + to_string(epoch) +
+                    " without a grant");
   job->second.published = true;
 }
 
 void Checker::on_lease_answered(const TaskId& task, Epoch epoch) {
   const auto job = jobs_.find(task.job);
-  if (job == jobs_.end() || job->second.epoch != epoch || job->second.generation_over || job->second.final_view)
-    violated("a lease of " + to_string(task) + " under epoch " + to_string(epoch) + " was granted after it was over");
+  if (job == jobs_.end() || job->second.epoch != epoch || job->second.generation_over ||
+      job->second.final_view)
+    violated("a lease of " + to_string(task) + " under epoch " + to_string(epoch) +
+             " was granted after it was over");
   else if (job->second.ends.count(task) != 0)
     violated("a lease was granted to " + to_string(task) + " though its end is durable");
 }

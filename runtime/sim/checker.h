@@ -12,7 +12,8 @@
 ///     happened
 ///   a shard that is lost ends its generation, and is told of
 ///   an acknowledged submit is durable; one key, one job
-///   a lease is granted only to a task that is in force, an output published only under a grant of its epoch
+///   a lease is granted only to a task that is in force, an output published only under a grant of
+///     its epoch
 ///   a barrier opens when all are there
 ///   inputs: input_checker.h; between workers and shards: ps_checker.h
 ///   in quiet: what the store says is in force is what agents run
@@ -60,7 +61,8 @@ class Checker {
   InputChecker& inputs() { return inputs_; }
   PsChecker& ps() { return ps_; }
   using Tasks = std::set<std::pair<TaskId, Epoch>>;
-  /// What the store says is in force: placed and not ended; `running`: of generations that run only.
+  /// What the store says is in force: placed and not ended; `running`: of generations that run
+  /// only.
   Tasks in_force(bool running) const;
   const std::set<JobId>& acked() const { return acked_; }
   bool ended(JobId job) const;
@@ -78,8 +80,8 @@ class Checker {
     std::map<TaskId, cluster::TaskEnd> ends;  ///< of the generation, durable
     std::optional<cluster::JobView> final_view;
     bool generation_over = false;
-    bool running = false;  ///< JobStateChanged{kRunning} of the generation
-    std::uint64_t workers_left = 0;    ///< tasks that count and whose end is not durable
+    bool running = false;            ///< JobStateChanged{kRunning} of the generation
+    std::uint64_t workers_left = 0;  ///< tasks that count and whose end is not durable
     bool commit_granted = false;
     bool published = false;
     std::optional<TaskId> lost_shard;  ///< its end was recorded while workers were left

@@ -8,7 +8,8 @@
 ///   ASP, SSP: a row read is what was acknowledged when the pull was sent, plus what was by its end
 ///   SSP(s): whoever reads at clock c, no member's clock is below c - s
 ///   BSP: a row read at clock c is exactly the acknowledged pushes of clocks < c
-///   a row at the end of its shard: every acknowledged push once (BSP: at least those of clocks that
+///   a row at the end of its shard: every acknowledged push once (BSP: at least those of clocks
+///     that
 ///     every member has left), wherever its slot has been
 
 #include <cstdint>

@@ -34,8 +34,8 @@ void SimFeeder::detach(const TaskId& id) {
   const Consumer& c = it->second;
   if (!c.done.empty())
     node_.ask_agent(id, [&](AgentCore& agent, Now now) {
-      return agent.on_lease(id, c.input, 0, c.request + 1, false, {}, {c.done.begin(), c.done.end()},
-                            now);
+      return agent.on_lease(id, c.input, 0, c.request + 1, false, {},
+                            {c.done.begin(), c.done.end()}, now);
     });
   consumers_.erase(it);
 }
@@ -110,8 +110,9 @@ void SimFeeder::on_reply(const LeaseReply& reply) {
   if (c.asked_splits == 0) return;  // it only told
   c.leased.insert(c.leased.end(), reply.answer.splits.begin(), reply.answer.splits.end());
   c.end_of_input = reply.answer.state == io::LeaseState::kEndOfInput;
-  c.ask_at = node_.loop().now() +
-             (reply.answer.state == io::LeaseState::kWait ? Duration(milliseconds(400)) : Duration{0});
+  c.ask_at =
+      node_.loop().now() +
+      (reply.answer.state == io::LeaseState::kWait ? Duration(milliseconds(400)) : Duration{0});
 }
 
 void SimFeeder::released(const TaskId& id) {

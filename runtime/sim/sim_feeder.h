@@ -2,8 +2,8 @@
 /// runtime/sim/sim_feeder.h: the feeder process of a node, by the rules of io/feeder/consumer.h: it
 /// leases ahead for each attached consumer, hands out one split at a time, tells with each request
 /// what was released until an answer says that it is recorded, and says that the input has ended
-/// only then; after an answer that may be lost it asks with `resync`. It may die: then its consumers
-/// attach to the next one and tell it what they had taken.
+/// only then; after an answer that may be lost it asks with `resync`. It may die: then its
+/// consumers attach to the next one and tell it what they had taken.
 
 #include <cstdint>
 #include <deque>
@@ -26,9 +26,9 @@ class FeederNode {
   virtual SimLoop& loop() = 0;
   virtual Checker& checker() = 0;
   /// False: no agent lives, or it does not know the task as running.
-  virtual bool ask_agent(const TaskId& task,
-                         const std::function<cluster::AgentEffects(cluster::AgentCore&,
-                                                                   cluster::Now)>& call) = 0;
+  virtual bool ask_agent(
+      const TaskId& task,
+      const std::function<cluster::AgentEffects(cluster::AgentCore&, cluster::Now)>& call) = 0;
   virtual void split_for(const TaskId& consumer, const io::Split& split) = 0;
   virtual void input_ended(const TaskId& consumer) = 0;
 };
@@ -55,13 +55,13 @@ class SimFeeder {
     bool end_of_input = false;
     bool end_said = false;
     std::uint64_t request = 0;
-    TimePoint ask_at;    ///< true time
-    TimePoint give_up;   ///< of the request under way
+    TimePoint ask_at;   ///< true time
+    TimePoint give_up;  ///< of the request under way
     std::deque<io::Split> leased;
     std::optional<io::Split> current;
     std::deque<io::SplitKey> done;  ///< released, and not known to be recorded
     std::uint32_t asked_splits = 0;
-    std::size_t asked_done = 0;     ///< of these, in the request under way
+    std::size_t asked_done = 0;  ///< of these, in the request under way
     TimePoint done_at;
   };
   void step(const TaskId& consumer);

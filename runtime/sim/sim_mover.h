@@ -1,7 +1,7 @@
 #pragma once
-/// runtime/sim/sim_mover.h: moves slots between the shards of a generation, as the owner of the slot
-/// map will: a new map goes to every shard until all have it and no slot is on its way, and whoever
-/// asks gets the newest. It sits at the coordinator's node, and does not crash.
+/// runtime/sim/sim_mover.h: moves slots between the shards of a generation, as the owner of the
+/// slot map will: a new map goes to every shard until all have it and no slot is on its way, and
+/// whoever asks gets the newest. It sits at the coordinator's node, and does not crash.
 /// Epochs of maps: the generation's for the first, then its counter + n * 2^32.
 
 #include <cstdint>

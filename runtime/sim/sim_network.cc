@@ -20,7 +20,8 @@ void SimNetwork::send(const NodeId& from, const NodeId& to, std::function<void()
 }
 
 void SimNetwork::carry(const NodeId& from, const NodeId& to, std::function<void()> deliver) {
-  const Duration longest = loop_.chance(faults_.straggle) ? faults_.straggle_max : faults_.delay_max;
+  const Duration longest =
+      loop_.chance(faults_.straggle) ? faults_.straggle_max : faults_.delay_max;
   if (from != to && (is_cut(from) || is_cut(to))) return;
   loop_.after(loop_.between(faults_.delay_min, longest),
               [this, from, to, deliver = std::move(deliver)] {

@@ -1,9 +1,10 @@
 #pragma once
-/// runtime/sim/sim_network.h: bytes between nodes that may be late, lost, doubled, overtaken, cut off
-/// or damaged. A node is named by its NodeId; the coordinator's is "".
-/// Damage: the links of a real cluster are sealed (TLS, CURVE), so what was damaged on the way never
-/// reaches a core; here every packet carries a seal of its own and is dropped when it is broken.
-/// Before that the damaged bytes go through the decoder of their kind, which must not crash:
+/// runtime/sim/sim_network.h: bytes between nodes that may be late, lost, doubled, overtaken, cut
+/// off or damaged. A node is named by its NodeId; the coordinator's is "".
+/// Damage: the links of a real cluster are sealed (TLS, CURVE), so what was damaged on the way
+/// never reaches a core; here every packet carries a seal of its own and is dropped when it is
+/// broken. Before that the damaged bytes go through the decoder of their kind, which must not
+/// crash:
 /// what was cut short must be refused, and what decodes all the same must encode and decode to
 /// itself (damage(), in sim_damage.cc).
 
@@ -25,7 +26,7 @@ struct NetworkFaults {
   double duplicate = 0.02;
   /// this share takes up to `straggle_max`: what overtakes it is reordering
   double straggle = 0.01;
-  double damage = 0;       ///< this share arrives with bits flipped or cut short
+  double damage = 0;  ///< this share arrives with bits flipped or cut short
   Duration delay_min{std::chrono::microseconds(100)};
   Duration delay_max{std::chrono::milliseconds(20)};
   Duration straggle_max{std::chrono::seconds(8)};

@@ -19,7 +19,8 @@ SimNode::SimNode(NodeWorld& world, sched::NodeCapacity capacity)
 void SimNode::new_clock() {
   SplitMix64& rng = world_.loop().rng();
   const auto skew = static_cast<std::int64_t>(rng.below(40'000)) - 20'000;
-  clock_ = std::make_shared<SimClock>(world_.loop(), world_.bugs(), skew, milliseconds(rng.below(86'400'000)));
+  clock_ = std::make_shared<SimClock>(world_.loop(), world_.bugs(), skew,
+                                      milliseconds(rng.below(86'400'000)));
 }
 
 void SimNode::start_agent() {
@@ -79,7 +80,8 @@ void SimNode::deliver(const ToAgent& message) {
   if (agent_) perform(agent_->on_message(message, clock_->both()));
 }
 
-bool SimNode::ask_agent(const TaskId& task, const std::function<AgentEffects(AgentCore&, Now)>& call) {
+bool SimNode::ask_agent(const TaskId& task,
+                        const std::function<AgentEffects(AgentCore&, Now)>& call) {
   if (!agent_) return false;
   const auto known = agent_->tasks().find(task);
   if (known == agent_->tasks().end() || known->second.state < TaskState::kRunning) return false;
@@ -110,25 +112,29 @@ void SimNode::perform(const SendToCoordinator& effect) {
 }
 
 void SimNode::perform(const PrepareDir& effect) {
-  world_.loop().after(world_.loop().between(microseconds(200), milliseconds(20)), [this, life = life_, task = effect.task] {
-    if (life != life_ || !agent_) return;
-    disk_[task.task] = OnDisk{task, std::nullopt, 0, std::nullopt};
-    world_.checker().on_prepared(task.task, task.epoch);
-    perform(agent_->on_prepared(task.task, Status{}, clock_->both()));
-  });
+  world_.loop().after(world_.loop().between(microseconds(200), milliseconds(20)),
+                      [this, life = life_, task = effect.task] {
+                        if (life != life_ || !agent_) return;
+                        disk_[task.task] = OnDisk{task, std::nullopt, 0, std::nullopt};
+                        world_.checker().on_prepared(task.task, task.epoch);
+                        perform(agent_->on_prepared(task.task, Status{}, clock_->both()));
+                      });
 }
 
 void SimNode::perform(const SpawnShim& effect) {
-  world_.loop().after(world_.loop().between(microseconds(200), milliseconds(10)), [this, life = life_, effect] {
-    if (life != life_ || !agent_) return;
-    run_process(effect.task, effect.start);
-    const TaskId task = effect.task.task;
-    world_.loop().after(world_.loop().between(microseconds(50), milliseconds(5)), [this, life, task] {
-      if (life != life_ || !agent_) return;
-      const auto found = disk_.find(task);
-      if (found != disk_.end()) perform(agent_->on_started(task, found->second.pid, clock_->both()));
-    });
-  });
+  world_.loop().after(
+      world_.loop().between(microseconds(200), milliseconds(10)), [this, life = life_, effect] {
+        if (life != life_ || !agent_) return;
+        run_process(effect.task, effect.start);
+        const TaskId task = effect.task.task;
+        world_.loop().after(
+            world_.loop().between(microseconds(50), milliseconds(5)), [this, life, task] {
+              if (life != life_ || !agent_) return;
+              const auto found = disk_.find(task);
+              if (found != disk_.end())
+                perform(agent_->on_started(task, found->second.pid, clock_->both()));
+            });
+      });
 }
 
 void SimNode::perform(const SignalShim& effect) {
@@ -139,11 +145,13 @@ void SimNode::perform(const SignalShim& effect) {
     end_process(pid, TaskEnd{.cause = Cause::kSignal, .signal = signal});
   };
   if (effect.grace == Duration::zero()) {
-    world_.loop().after(world_.loop().between(milliseconds(1), milliseconds(400)), [die] { die(9); });
+    world_.loop().after(world_.loop().between(milliseconds(1), milliseconds(400)),
+                        [die] { die(9); });
   } else if (!process.program.ignore_term) {
-      const Duration takes = world_.loop().between(milliseconds(1), milliseconds(50));
+    const Duration takes = world_.loop().between(milliseconds(1), milliseconds(50));
     if (process.shard)  // ends in good order
-      world_.loop().after(takes, [this, pid = *pid] { end_process(pid, TaskEnd{.cause = Cause::kExit}); });
+      world_.loop().after(takes,
+                          [this, pid = *pid] { end_process(pid, TaskEnd{.cause = Cause::kExit}); });
     else
       world_.loop().after(takes, [die] { die(15); });
   } else {
@@ -177,15 +185,17 @@ void SimNode::perform(const DeliverWorkerGone& effect) {
 }
 
 void SimNode::perform(const PublishOutputs& effect) {
-  world_.loop().after(world_.loop().between(microseconds(200), milliseconds(20)),
-                      [this, life = life_, commit = effect.commit] {
-                        if (life != life_ || !agent_) return;
-                        world_.checker().on_published(commit.task, commit.epoch);
-                        perform(agent_->on_published(commit.task, commit.epoch, Status{}, clock_->both()));
-                      });
+  world_.loop().after(
+      world_.loop().between(microseconds(200), milliseconds(20)),
+      [this, life = life_, commit = effect.commit] {
+        if (life != life_ || !agent_) return;
+        world_.checker().on_published(commit.task, commit.epoch);
+        perform(agent_->on_published(commit.task, commit.epoch, Status{}, clock_->both()));
+      });
 }
 
-// ---- input ---------------------------------------------------------------------------------------------------------
+// ---- input
+// ---------------------------------------------------------------------------------------------------------
 
 /// Reading takes its time: some leases are open when a node is lost.
 void SimNode::split_for(const TaskId& consumer, const io::Split& split) {
@@ -230,7 +240,8 @@ void SimNode::run_process(const PrepareTask& task, const StartTask& start) {
   process.program = program_of(task.argv);
   if (task.program == RoleProgram::kShardHost) {
     process.doing = Doing::kServe;
-    process.endpoint = "sim://" + id().value + "/" + to_string(task.task) + "@" + to_string(task.epoch);
+    process.endpoint =
+        "sim://" + id().value + "/" + to_string(task.task) + "@" + to_string(task.epoch);
     process.shard = std::make_unique<ShardHost>(world_, id(), clock_, start, process.endpoint);
   } else {
     next_step(pid);
@@ -257,22 +268,25 @@ void SimNode::next_step(std::int64_t pid) {
     ask(p);
   } else if (p.program.pushes > 0 && !p.start.ps.shards.empty() && !p.trained) {
     p.doing = Doing::kTrain;
-    p.worker = std::make_unique<PsWorker>(world_, id(), clock_, p.start, p.program, [this, pid](int code) {
-      world_.loop().after(Duration{0}, [this, pid, code] {
-        const auto found = processes_.find(pid);
-        if (found == processes_.end()) return;
-        found->second.worker.reset();
-        found->second.trained = true;
-        if (code != 0) return end_process(pid, TaskEnd{.cause = Cause::kExit, .code = code});
-        next_step(pid);
-      });
-    });
+    p.worker =
+        std::make_unique<PsWorker>(world_, id(), clock_, p.start, p.program, [this, pid](int code) {
+          world_.loop().after(Duration{0}, [this, pid, code] {
+            const auto found = processes_.find(pid);
+            if (found == processes_.end()) return;
+            found->second.worker.reset();
+            found->second.trained = true;
+            if (code != 0) return end_process(pid, TaskEnd{.cause = Cause::kExit, .code = code});
+            next_step(pid);
+          });
+        });
   } else {
     p.doing = Doing::kRun;
     if (p.program.hang) return;
-    const TaskEnd end = p.program.signal != 0 ? TaskEnd{.cause = Cause::kSignal, .signal = p.program.signal}
-                                              : TaskEnd{.cause = Cause::kExit, .code = p.program.code};
-    world_.loop().after(milliseconds(p.program.run_ms), [this, pid, end] { end_process(pid, end); });
+    const TaskEnd end = p.program.signal != 0
+                            ? TaskEnd{.cause = Cause::kSignal, .signal = p.program.signal}
+                            : TaskEnd{.cause = Cause::kExit, .code = p.program.code};
+    world_.loop().after(milliseconds(p.program.run_ms),
+                        [this, pid, end] { end_process(pid, end); });
   }
 }
 
@@ -292,13 +306,16 @@ void SimNode::ask(Process& p) {
   }
   ask_agent(task, [&](AgentCore& agent, Now now) -> AgentEffects {
     switch (p.doing) {
-      case Doing::kBarrier: return agent.on_barrier(task, "epoch", p.round, now);
+      case Doing::kBarrier:
+        return agent.on_barrier(task, "epoch", p.round, now);
       case Doing::kServe:
         if (agent.tasks().at(task).state == TaskState::kReady) return {};
         return agent.on_ready(task, TaskReadyInfo{p.endpoint, ""}, now);
-      case Doing::kRun: return agent.on_progress(task, 0.5, "running", now);
+      case Doing::kRun:
+        return agent.on_progress(task, 0.5, "running", now);
       case Doing::kTrain:
-      case Doing::kRead: return {};
+      case Doing::kRead:
+        return {};
     }
     return {};
   });
@@ -315,9 +332,11 @@ void SimNode::end_process(std::int64_t pid, TaskEnd end) {
   if (feeder_) feeder_->detach(task);
   world_.checker().on_process_end(task, end);
   processes_.erase(it);
-  world_.loop().after(world_.loop().between(microseconds(50), milliseconds(5)), [this, life = life_, task, end] {
-    if (life == life_ && agent_) perform(agent_->on_exit(task, end, clock_->both()));
-  });
+  world_.loop().after(world_.loop().between(microseconds(50), milliseconds(5)),
+                      [this, life = life_, task, end] {
+                        if (life == life_ && agent_)
+                          perform(agent_->on_exit(task, end, clock_->both()));
+                      });
 }
 
 ShardHost* SimNode::host_at(const std::string& endpoint) {
@@ -328,7 +347,8 @@ ShardHost* SimNode::host_at(const std::string& endpoint) {
 
 std::set<std::pair<TaskId, Epoch>> SimNode::running() const {
   std::set<std::pair<TaskId, Epoch>> tasks;
-  for (const auto& [pid, process] : processes_) tasks.insert({process.task.task, process.task.epoch});
+  for (const auto& [pid, process] : processes_)
+    tasks.insert({process.task.task, process.task.epoch});
   return tasks;
 }
 

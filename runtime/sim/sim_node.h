@@ -1,7 +1,7 @@
 #pragma once
 /// runtime/sim/sim_node.h: one machine: a disk of task directories, clocks of its own, processes
-/// under shims, a feeder, and an agent (AgentCore) that may die and come back while the processes go
-/// on. A process talks to its agent as over its socket: what it asked is asked again until it is
+/// under shims, a feeder, and an agent (AgentCore) that may die and come back while the processes
+/// go on. A process talks to its agent as over its socket: what it asked is asked again until it is
 /// answered.
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace dlrun::sim {
 class NodeWorld : public PsWorld {
  public:
   virtual Checker& checker() = 0;
-  /// Over the network, to whichever coordinator lives when it arrives, unless another one lived when
-  /// it was sent.
+  /// Over the network, to whichever coordinator lives when it arrives, unless another one lived
+  /// when it was sent.
   virtual void to_coordinator(const NodeId& from, Incarnation incarnation,
                               cluster::FromAgent message) = 0;
 };
@@ -58,9 +58,9 @@ class SimNode final : public FeederNode {
   // FeederNode
   SimLoop& loop() override { return world_.loop(); }
   Checker& checker() override { return world_.checker(); }
-  bool ask_agent(const TaskId& task,
-                 const std::function<cluster::AgentEffects(cluster::AgentCore&, cluster::Now)>& call)
-      override;
+  bool ask_agent(
+      const TaskId& task,
+      const std::function<cluster::AgentEffects(cluster::AgentCore&, cluster::Now)>& call) override;
   void split_for(const TaskId& consumer, const io::Split& split) override;
   void input_ended(const TaskId& consumer) override;
 

@@ -3,9 +3,13 @@
 namespace dlrun::sim {
 
 std::vector<std::string> to_argv(const SimProgram& p) {
-  std::vector<std::string> argv{"sim", "run_ms=" + std::to_string(p.run_ms), "code=" + std::to_string(p.code),
-                                "signal=" + std::to_string(p.signal), "barriers=" + std::to_string(p.barriers),
-                                "pushes=" + std::to_string(p.pushes), "consistency=" + std::to_string(p.consistency),
+  std::vector<std::string> argv{"sim",
+                                "run_ms=" + std::to_string(p.run_ms),
+                                "code=" + std::to_string(p.code),
+                                "signal=" + std::to_string(p.signal),
+                                "barriers=" + std::to_string(p.barriers),
+                                "pushes=" + std::to_string(p.pushes),
+                                "consistency=" + std::to_string(p.consistency),
                                 "staleness=" + std::to_string(p.staleness)};
   if (p.leave) argv.push_back("leave");
   if (p.hang) argv.push_back("hang");

@@ -1,7 +1,8 @@
 #pragma once
-/// runtime/sim/sim_program.h: what a simulated program does, written in its argv so that it travels as a real one's would:
-/// {"sim", "run_ms=400", "code=3", "signal=11", "hang", "ignore_term", "barriers=2", "input=train", "pushes=20",
-/// "consistency=1", "staleness=2", "leave"}. In order: barriers, input to its end, pushes, run_ms, then the end.
+/// runtime/sim/sim_program.h: what a simulated program does, written in its argv so that it travels
+/// as a real one's would: {"sim", "run_ms=400", "code=3", "signal=11", "hang", "ignore_term",
+/// "barriers=2", "input=train", "pushes=20", "consistency=1", "staleness=2", "leave"}. In order:
+/// barriers, input to its end, pushes, run_ms, then the end.
 
 #include <cstdint>
 #include <string>

@@ -35,7 +35,8 @@ std::span<const std::uint64_t> keys_in(const transport::Message& message,
 
 }  // namespace
 
-// ---- worker --------------------------------------------------------------------------------------
+// ---- worker
+// --------------------------------------------------------------------------------------
 
 PsWorker::PsWorker(PsWorld& world, const NodeId& node, std::shared_ptr<const SimClock> clock,
                    const cluster::StartTask& start, const SimProgram& program,
@@ -88,9 +89,9 @@ void PsWorker::begin(Step step) {
   switch (step) {
     case Step::kOpen:
       call_ = engine_->make_call("opening", kTimeout);
-      engine_->tell(call_, ps::RequestHeader{.kind = ps::Kind::kCreateTable,
-                                             .table = schema_.id,
-                                             .schema = schema_});
+      engine_->tell(call_,
+                    ps::RequestHeader{
+                        .kind = ps::Kind::kCreateTable, .table = schema_.id, .schema = schema_});
       break;
     case Step::kPull:
       keys_ = some_keys();
@@ -183,7 +184,8 @@ void PsWorker::check_error(const Error& error) {
   world_.violated(to_string(task_) + " was refused by its shards: " + error.to_string());
 }
 
-// ---- shard ---------------------------------------------------------------------------------------
+// ---- shard
+// ---------------------------------------------------------------------------------------
 
 ShardHost::ShardHost(PsWorld& world, const NodeId& node, std::shared_ptr<const SimClock> clock,
                      const cluster::StartTask& start, std::string endpoint)
@@ -298,15 +300,16 @@ void ShardHost::send_slots() {
   sending_ = true;
   for (const auto& [slot, image] : leaving_) {
     const std::string& to = view_.shards[view_.map.owner[slot].value].tcp;
-    world_.network().send(node_, node_of_endpoint(to), [&world = world_, to, from = endpoint_,
-                                                        here = node_, view = view_, image] {
-      ShardHost* host = world.host_at(to);
-      if (host == nullptr || !host->on_slot(view, image)) return;
-      world.network().send(host->node_, here, [&world, from, epoch = view.map.epoch, image] {
-        ShardHost* back = world.host_at(from);
-        if (back != nullptr && back->view_.map.epoch == epoch) back->leaving_.erase(image.slot);
-      });
-    });
+    world_.network().send(
+        node_, node_of_endpoint(to),
+        [&world = world_, to, from = endpoint_, here = node_, view = view_, image] {
+          ShardHost* host = world.host_at(to);
+          if (host == nullptr || !host->on_slot(view, image)) return;
+          world.network().send(host->node_, here, [&world, from, epoch = view.map.epoch, image] {
+            ShardHost* back = world.host_at(from);
+            if (back != nullptr && back->view_.map.epoch == epoch) back->leaving_.erase(image.slot);
+          });
+        });
   }
   world_.loop().after(milliseconds(300), [this, alive = std::weak_ptr(alive_)] {
     if (alive.expired()) return;

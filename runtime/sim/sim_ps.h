@@ -4,8 +4,8 @@
 ///
 ///   PsWorker: open the table, then per iteration  pull -> push -> clock  (no clock under ASP),
 ///             then perhaps leave; any error but a refusal that the world explains is a violation.
-///   ShardHost: serves; gives slots away and takes them in as the SlotMover says. A slot on the move
-///             is kept, and sent again, until its new owner has it.
+///   ShardHost: serves; gives slots away and takes them in as the SlotMover says. A slot on the
+///             move is kept, and sent again, until its new owner has it.
 ///
 /// Threads: the loop's. Both end with their process: nothing is called back after the destructor.
 

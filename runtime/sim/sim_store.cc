@@ -39,8 +39,8 @@ void SimStore::flush(const std::vector<cluster::Event>& events) {
     for (char c : bytes) digest_ = (digest_ ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
     auto record = wire::decode_event(bytes);
     if (!record || !(*record == event)) {
-      violated_("the record of " + std::string(cluster::kind_of(event)) + " \"" + cluster::text_of(event) +
-                "\" does not read back as it was written");
+      violated_("the record of " + std::string(cluster::kind_of(event)) + " \"" +
+                cluster::text_of(event) + "\" does not read back as it was written");
       continue;
     }
     log_.push_back(std::move(*record));

@@ -1,8 +1,8 @@
 #pragma once
 /// runtime/sim/sim_store.h: the coordinator's log on a disk that is slow, full, or loses what it
 /// had not flushed.
-/// One writer: batches become durable in the order they were appended. What is kept is the bytes of each record;
-/// what a new coordinator replays was decoded from them.
+/// One writer: batches become durable in the order they were appended. What is kept is the bytes of
+/// each record; what a new coordinator replays was decoded from them.
 
 #include <functional>
 #include <memory>
@@ -16,11 +16,14 @@ namespace dlrun::sim {
 
 class SimStore {
  public:
-  /// `durable` sees each event at the moment it is on disk, in order; `violated` hears of a record that does not decode to
-  /// what was appended.
+  /// `durable` sees each event at the moment it is on disk, in order; `violated` hears of a record
+  /// that does not decode to what was appended.
   SimStore(SimLoop& loop, PlantedBugs bugs, std::function<void(const cluster::Event&)> durable,
            std::function<void(std::string)> violated)
-      : loop_(loop), bugs_(std::move(bugs)), on_durable_(std::move(durable)), violated_(std::move(violated)) {}
+      : loop_(loop),
+        bugs_(std::move(bugs)),
+        on_durable_(std::move(durable)),
+        violated_(std::move(violated)) {}
 
   void append(std::vector<cluster::Event> events, std::function<void(Status)> done);
   /// The process died: what was under way is on disk or not, each batch after a lost one is lost;

@@ -112,13 +112,15 @@ void World::answer(const ReplyApi& reply) {
     if (code == Errc::kFailedPrecondition) {
       const auto* kill = std::get_if<KillJob>(&asked.call);
       if (kill && !checker_.ended(kill->job))
-        checker_.violated("a kill of " + to_string(kill->job) + " was refused though it had not ended");
+        checker_.violated("a kill of " + to_string(kill->job) +
+                          " was refused though it had not ended");
       asked.done = true;
     }
     return;
   }
   asked.done = true;
-  if (const auto* ack = std::get_if<SubmitAck>(&*reply.reply)) checker_.on_submit_acked(asked.key, ack->job);
+  if (const auto* ack = std::get_if<SubmitAck>(&*reply.reply))
+    checker_.on_submit_acked(asked.key, ack->job);
 }
 
 void World::plan_faults() {
@@ -158,7 +160,8 @@ void World::fault() {
     case 4:
       ++result_.partitions;
       network_.cut(node.id());
-      loop_.after(loop_.between(seconds(1), seconds(60)), [this, id = node.id()] { network_.heal(id); });
+      loop_.after(loop_.between(seconds(1), seconds(60)),
+                  [this, id = node.id()] { network_.heal(id); });
       return;
     case 5:
       store_.set_full(true);
@@ -191,8 +194,8 @@ void World::fault() {
   }
 }
 
-/// Somebody who is not a worker of the job pushes to one of its shards: of another version, another epoch, or with another
-/// token. Each must be refused; the checker sees it otherwise.
+/// Somebody who is not a worker of the job pushes to one of its shards: of another version, another
+/// epoch, or with another token. Each must be refused; the checker sees it otherwise.
 void World::stranger() {
   if (shards_seen_.empty()) return;
   SplitMix64& rng = loop_.rng();
@@ -222,7 +225,8 @@ void World::stranger() {
   request.worker = ps::worker_id("worker", 0);
   std::vector<std::uint64_t> keys;
   for (std::uint64_t key = 0; keys.empty() && key < 4096; ++key)
-    if (view->shards[view->map.owner[ps::slot_of(request.table, key)].value].tcp == endpoint) keys = {key};
+    if (view->shards[view->map.owner[ps::slot_of(request.table, key)].value].tcp == endpoint)
+      keys = {key};
   if (keys.empty()) return;
   SimChannel channel(sockets_, NodeId{"stranger"}, "", [] {});
   const auto peer = channel.connect(endpoint);
@@ -274,18 +278,23 @@ void World::compare_store_and_nodes() {
 }
 
 void World::check_rest() {
-  if (!coordinator_ || !coordinator_->serving()) return checker_.violated("at rest: the coordinator does not serve");
+  if (!coordinator_ || !coordinator_->serving())
+    return checker_.violated("at rest: the coordinator does not serve");
   for (JobId job : checker_.acked())
     if (!checker_.ended(job)) checker_.violated("at rest: " + to_string(job) + " has not ended");
   if (checker_.running() != 0)
     checker_.violated("at rest: " + std::to_string(checker_.running()) + " processes run");
-  if (coordinator_->live_jobs() != 0 || !jobs_.empty()) checker_.violated("at rest: the coordinator holds jobs");
+  if (coordinator_->live_jobs() != 0 || !jobs_.empty())
+    checker_.violated("at rest: the coordinator holds jobs");
   for (const auto& [id, node] : nodes_) {
-    if (node->tasks_known() != 0) checker_.violated("at rest: the agent of " + id.value + " holds tasks");
+    if (node->tasks_known() != 0)
+      checker_.violated("at rest: the agent of " + id.value + " holds tasks");
     const Membership::Node* known = coordinator_->membership().find(id);
-    if (known == nullptr || known->state != NodeState::kUp) checker_.violated("at rest: " + id.value + " is not up");
+    if (known == nullptr || known->state != NodeState::kUp)
+      checker_.violated("at rest: " + id.value + " is not up");
     const sched::Usage used = placer_->usage(id);
-    if (used.cpu_milli_used != 0 || used.ports_used != 0) checker_.violated("at rest: " + id.value + " has leases");
+    if (used.cpu_milli_used != 0 || used.ports_used != 0)
+      checker_.violated("at rest: " + id.value + " has leases");
   }
 }
 

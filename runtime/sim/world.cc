@@ -49,19 +49,25 @@ Result<Message> open_envelope(std::string_view bytes, Decode decode) {
 }
 
 std::string describe(const TaskUpdate& m) {
-  return "update " + to_string(m.task) + " of " + to_string(m.epoch) + " " + std::string(to_string(m.state)) + " " +
-         std::string(to_string(m.end.cause)) + " " + m.end.detail;
+  return "update " + to_string(m.task) + " of " + to_string(m.epoch) + " " +
+         std::string(to_string(m.state)) + " " + std::string(to_string(m.end.cause)) + " " +
+         m.end.detail;
 }
 
 std::string describe(const ToAgent& message) {
-  static constexpr const char* kNames[] = {"register_ack", "prepare",     "start",        "stop",          "worker_gone",
-                                           "barrier_done", "lease_reply", "task_end_ack", "heartbeat_ack", "split_done_ack",
-                                           "commit_outputs"};
+  static constexpr const char* kNames[] = {"register_ack",   "prepare",       "start",
+                                           "stop",           "worker_gone",   "barrier_done",
+                                           "lease_reply",    "task_end_ack",  "heartbeat_ack",
+                                           "split_done_ack", "commit_outputs"};
   static_assert(std::size(kNames) == std::variant_size_v<ToAgent>);
   std::string text = kNames[message.index()];
   std::visit(
       [&](const auto& m) {
-        if constexpr (requires { m.task; m.epoch; }) text += " " + to_string(m.task) + " of " + to_string(m.epoch);
+        if constexpr (requires {
+                        m.task;
+                        m.epoch;
+                      })
+          text += " " + to_string(m.task) + " of " + to_string(m.epoch);
         if constexpr (requires { m.unknown_tasks; })
           for (const TaskId& task : m.unknown_tasks) text += " unknown " + to_string(task);
       },
@@ -70,8 +76,9 @@ std::string describe(const ToAgent& message) {
 }
 
 std::string describe(const FromAgent& message) {
-  static constexpr const char* kNames[] = {"register",    "heartbeat",    "update",     "progress",       "barrier_arrive",
-                                           "input_files", "lease_splits", "split_done", "worker_gone_ack", "outputs_committed"};
+  static constexpr const char* kNames[] = {
+      "register",    "heartbeat",    "update",     "progress",        "barrier_arrive",
+      "input_files", "lease_splits", "split_done", "worker_gone_ack", "outputs_committed"};
   static_assert(std::size(kNames) == std::variant_size_v<FromAgent>);
   if (const auto* m = std::get_if<TaskUpdate>(&message)) return describe(*m);
   std::string text = kNames[message.index()];
@@ -79,7 +86,11 @@ std::string describe(const FromAgent& message) {
     for (const TaskUpdate& update : m->tasks) text += "; " + describe(update);
   std::visit(
       [&](const auto& m) {
-        if constexpr (requires { m.task; m.epoch; }) text += " " + to_string(m.task) + " of " + to_string(m.epoch);
+        if constexpr (requires {
+                        m.task;
+                        m.epoch;
+                      })
+          text += " " + to_string(m.task) + " of " + to_string(m.epoch);
       },
       message);
   return text;
@@ -98,7 +109,8 @@ Token World::Tokens::issue(std::string_view purpose, Epoch epoch) const {
 World::World(WorldSettings settings)
     : settings_(std::move(settings)),
       loop_(settings_.seed),
-      network_(loop_, faults_of(settings_), [this](std::string what) { violated(std::move(what)); }),
+      network_(loop_, faults_of(settings_),
+               [this](std::string what) { violated(std::move(what)); }),
       checker_(loop_),
       sockets_(network_),
       mover_(*this, kCoordinatorNode),
@@ -106,9 +118,11 @@ World::World(WorldSettings settings)
           loop_, settings_.bugs,
           [this](const Event& event) {
             if (settings_.keep_trace)
-              trace("durable: " + to_string(job_of(event)) + " " + std::string(kind_of(event)) + " " + text_of(event));
+              trace("durable: " + to_string(job_of(event)) + " " + std::string(kind_of(event)) +
+                    " " + text_of(event));
             checker_.on_durable(event);
-            if (std::holds_alternative<GenerationEnded>(event) || std::holds_alternative<JobEnded>(event))
+            if (std::holds_alternative<GenerationEnded>(event) ||
+                std::holds_alternative<JobEnded>(event))
               mover_.remove(job_of(event));
           },
           [this](std::string what) { violated(std::move(what)); }) {
@@ -158,7 +172,8 @@ WorldResult World::run() {
 // ---- the coordinator's process
 
 void World::trace(std::string line) {
-  result_.trace.push_back(std::to_string(loop_.now().time_since_epoch() / milliseconds(1)) + " ms " + std::move(line));
+  result_.trace.push_back(std::to_string(loop_.now().time_since_epoch() / milliseconds(1)) +
+                          " ms " + std::move(line));
 }
 
 void World::start_coordinator() {
@@ -189,7 +204,8 @@ void World::crash_coordinator() {
 
 void World::new_clock() {
   const auto skew = static_cast<std::int64_t>(loop_.rng().below(40'000)) - 20'000;
-  clock_ = std::make_unique<SimClock>(loop_, settings_.bugs, skew, milliseconds(4 * 3600 * 1000 + loop_.rng().below(86400000)));
+  clock_ = std::make_unique<SimClock>(loop_, settings_.bugs, skew,
+                                      milliseconds(4 * 3600 * 1000 + loop_.rng().below(86400000)));
 }
 
 void World::append(std::vector<Event> events, std::function<void(Status)> done) {
@@ -214,32 +230,37 @@ void World::perform(CoordinatorEffects effects) {
                                : coordinator_->on_persist_failed(id, status.error(), now()));
               });
             },
-            [&](SendToAgent& e) { send_to_agent(e); },
-            [&](ReplyApi& e) { answer(e); },
+            [&](SendToAgent& e) { send_to_agent(e); }, [&](ReplyApi& e) { answer(e); },
             [&](ReadJob& e) {
               for (const Event& event : store_.log())
-                if (const auto* ended = std::get_if<JobEnded>(&event); ended && ended->view.id == e.job)
+                if (const auto* ended = std::get_if<JobEnded>(&event);
+                    ended && ended->view.id == e.job)
                   return answer({e.call, ApiReply{ended->view}});
               answer({e.call, fail(Errc::kNotFound, "no job " + to_string(e.job))});
             },
             [&](Waited&) {},
-            [&](ReadJobs& e) { answer({e.call, ApiReply{JobList{std::move(e.live)}}}); },
-            [&](ReadEvents& e) { answer({e.call, ApiReply{EventList{}}}); },
+            [&](ReadJobs& e) {
+              answer({e.call, ApiReply{JobList{std::move(e.live)}}});
+            },
+            [&](ReadEvents& e) {
+              answer({e.call, ApiReply{EventList{}}});
+            },
             [&](StartJob& e) {
               const JobId id = e.record.id;
-              loop_.post("to " + to_string(id), loop_.between(microseconds(1), milliseconds(1)),
-                         [this, life = life_, record = std::move(e.record)] {
-                           if (life != life_) return;
-                           JobSettings settings;
-                           settings.bugs = settings_.bugs;
-                           auto make_ledger = [](const std::vector<io::InputSpec>& inputs) {
-                             return std::make_unique<io::LedgerCore>(inputs);
-                           };
-                           const JobId job = record.id;
-                           jobs_[job] = std::make_unique<JobHost>(
-                               JobHost{JobCore(record, std::move(settings), tokens_, make_ledger), std::nullopt});
-                           perform_job(job, jobs_[job]->core.start(now()));
-                         });
+              loop_.post(
+                  "to " + to_string(id), loop_.between(microseconds(1), milliseconds(1)),
+                  [this, life = life_, record = std::move(e.record)] {
+                    if (life != life_) return;
+                    JobSettings settings;
+                    settings.bugs = settings_.bugs;
+                    auto make_ledger = [](const std::vector<io::InputSpec>& inputs) {
+                      return std::make_unique<io::LedgerCore>(inputs);
+                    };
+                    const JobId job = record.id;
+                    jobs_[job] = std::make_unique<JobHost>(JobHost{
+                        JobCore(record, std::move(settings), tokens_, make_ledger), std::nullopt});
+                    perform_job(job, jobs_[job]->core.start(now()));
+                  });
             },
             [&](ToJob& e) {
               loop_.post("to " + to_string(e.job), loop_.between(microseconds(1), milliseconds(1)),
@@ -250,9 +271,10 @@ void World::perform(CoordinatorEffects effects) {
                          });
             },
             [&](EndJob& e) {
-              loop_.post("to " + to_string(e.job), microseconds(1), [this, life = life_, job = e.job] {
-                if (life == life_) jobs_.erase(job);
-              });
+              loop_.post("to " + to_string(e.job), microseconds(1),
+                         [this, life = life_, job = e.job] {
+                           if (life == life_) jobs_.erase(job);
+                         });
             }},
         effect);
   arm();
@@ -265,15 +287,17 @@ void World::perform_job(JobId id, JobEffects effects) {
                             const auto it = jobs_.find(id);
                             if (it == jobs_.end()) return;
                             perform_job(id, status ? it->second->core.on_persisted(persist, now())
-                                                   : it->second->core.on_persist_failed(persist, status.error(),
-                                                                                        now()));
+                                                   : it->second->core.on_persist_failed(
+                                                         persist, status.error(), now()));
                           });
                         },
                         [&](SendToAgent& e) { send_to_agent(e); },
                         [&](JobToCoordinator& e) {
-                          loop_.post("from " + to_string(id), loop_.between(microseconds(1), milliseconds(1)),
+                          loop_.post("from " + to_string(id),
+                                     loop_.between(microseconds(1), milliseconds(1)),
                                      [this, life = life_, message = std::move(e)] {
-                                       if (life == life_) perform(coordinator_->on_job(message, now()));
+                                       if (life == life_)
+                                         perform(coordinator_->on_job(message, now()));
                                      });
                         }},
                effect);
@@ -314,11 +338,14 @@ void World::arm_job(JobId id) {
 void World::send_to_agent(const SendToAgent& effect) {
   const auto it = nodes_.find(effect.node);
   if (it == nodes_.end()) return;
-  if (const auto* lease = std::get_if<LeaseReply>(&effect.message); lease && !lease->answer.splits.empty())
+  if (const auto* lease = std::get_if<LeaseReply>(&effect.message);
+      lease && !lease->answer.splits.empty())
     checker_.on_lease_answered(lease->task, lease->epoch);
-  if (const auto* start = std::get_if<StartTask>(&effect.message); start && !start->ps.shards.empty()) {
+  if (const auto* start = std::get_if<StartTask>(&effect.message);
+      start && !start->ps.shards.empty()) {
     bool complete = true;
-    for (const ps::ShardEndpoint& shard : start->ps.shards) complete = complete && !shard.tcp.empty();
+    for (const ps::ShardEndpoint& shard : start->ps.shards)
+      complete = complete && !shard.tcp.empty();
     if (complete) mover_.add(ps_job(start->task), start->ps);
     for (const ps::ShardEndpoint& shard : start->ps.shards)
       if (complete) shards_seen_.push_back(shard.tcp);
@@ -329,7 +356,8 @@ void World::send_to_agent(const SendToAgent& effect) {
                 [this, &node, to = node.life(), sent = effect.message](std::string_view bytes) {
                   if (node.life() != to) return;
                   const auto message = open_envelope<ToAgent>(bytes, wire::decode_to_agent);
-                  if (!message || !(*message == sent)) return violated("a message to an agent arrived as another");
+                  if (!message || !(*message == sent))
+                    return violated("a message to an agent arrived as another");
                   node.deliver(*message);
                 });
 }
@@ -345,7 +373,8 @@ void World::to_coordinator(const NodeId& from, Incarnation life_of_agent, FromAg
                  sent = std::move(message)](std::string_view arrived) {
                   if (life != life_ || !coordinator_ || node.life() != life_of_agent.value) return;
                   const auto taken = open_envelope<FromAgent>(arrived, wire::decode_from_agent);
-                  if (!taken || !(*taken == sent)) return violated("a message of an agent arrived as another");
+                  if (!taken || !(*taken == sent))
+                    return violated("a message of an agent arrived as another");
                   const Membership::Node* known = coordinator_->membership().find(from);
                   if (known != nullptr && !known->awaited && known->state != NodeState::kLost &&
                       known->incarnation == incarnation)

@@ -59,7 +59,8 @@ class World final : public NodeWorld {
   SimNetwork& network() override { return network_; }
   Checker& checker() override { return checker_; }
   const PlantedBugs& bugs() const override { return settings_.bugs; }
-  void to_coordinator(const NodeId& from, Incarnation incarnation, cluster::FromAgent message) override;
+  void to_coordinator(const NodeId& from, Incarnation incarnation,
+                      cluster::FromAgent message) override;
   SimSockets& sockets() override { return sockets_; }
   PsChecker& ps_checker() override { return checker_.ps(); }
   ShardHost* host_at(const std::string& endpoint) override;

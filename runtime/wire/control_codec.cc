@@ -33,7 +33,8 @@ Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
   return update;
 }
 
-void put(schema::SplitRef::Builder to, const std::string& input, std::uint64_t split_id, std::uint32_t pass) {
+void put(schema::SplitRef::Builder to, const std::string& input, std::uint64_t split_id,
+         std::uint32_t pass) {
   to.setInput(input);
   to.setSplitId(split_id);
   to.setPass(pass);
@@ -105,8 +106,12 @@ struct PutToAgent {
     b.setSequence(m.sequence);
     b.setKnown(m.known);
   }
-  void operator()(const SplitDoneAck& m) { put(to.initSplitDoneAck(), m.input, m.split_id, m.pass); }
-  void operator()(const CommitOutputs& m) { wire::put(to.initCommitOutputs(m.outputs.size()), m.outputs); }
+  void operator()(const SplitDoneAck& m) {
+    put(to.initSplitDoneAck(), m.input, m.split_id, m.pass);
+  }
+  void operator()(const CommitOutputs& m) {
+    wire::put(to.initCommitOutputs(m.outputs.size()), m.outputs);
+  }
 };
 
 struct PutFromAgent {
@@ -167,9 +172,12 @@ struct PutFromAgent {
 /// The task that a message is about; null for those about a node.
 template <class M>
 const TaskId* subject(const M& m) {
-  if constexpr (requires { m.shard_task; }) return &m.shard_task;
-  else if constexpr (requires { m.task; }) return &m.task;
-  else return nullptr;
+  if constexpr (requires { m.shard_task; })
+    return &m.shard_task;
+  else if constexpr (requires { m.task; })
+    return &m.task;
+  else
+    return nullptr;
 }
 
 template <class Root, class Put, class Message>
@@ -195,8 +203,12 @@ Result<ToAgent> get(schema_to::Reader from) {
   switch (from.which()) {
     case schema_to::REGISTER_ACK: {
       const auto r = from.getRegisterAck();
-      RegisterAck m{r.getTerm(), Duration(r.getLeaseNs()), Duration(r.getHeartbeatNs()), to_string(r.getLogEndpoint()),
-                    to_string(r.getLogKey()), {}};
+      RegisterAck m{r.getTerm(),
+                    Duration(r.getLeaseNs()),
+                    Duration(r.getHeartbeatNs()),
+                    to_string(r.getLogEndpoint()),
+                    to_string(r.getLogKey()),
+                    {}};
       m.epoch_floor = Epoch{r.getFloorTerm(), r.getFloorCounter()};
       m.sequence = r.getSequence();
       for (const auto id : r.getUnknownTasks()) {
@@ -244,14 +256,21 @@ Result<ToAgent> get(schema_to::Reader from) {
       return WorkerGone{task, worker, epoch};
     }
     case schema_to::BARRIER_DONE:
-      return BarrierDone{task, epoch, to_string(from.getBarrierDone().getName()), from.getBarrierDone().getRound()};
+      return BarrierDone{task, epoch, to_string(from.getBarrierDone().getName()),
+                         from.getBarrierDone().getRound()};
     case schema_to::LEASE_REPLY: {
       const auto r = from.getLeaseReply();
-      LeaseReply m{task, epoch, r.getRequest(), static_cast<Errc>(r.getError()), to_string(r.getErrorContext()), {}};
+      LeaseReply m{task,
+                   epoch,
+                   r.getRequest(),
+                   static_cast<Errc>(r.getError()),
+                   to_string(r.getErrorContext()),
+                   {}};
       DLRUN_ASSIGN(m.answer, wire::get(r.getAnswer()));
       return m;
     }
-    case schema_to::TASK_END_ACK: return TaskEndAck{task, epoch};
+    case schema_to::TASK_END_ACK:
+      return TaskEndAck{task, epoch};
     case schema_to::HEARTBEAT_ACK: {
       const auto r = from.getHeartbeatAck();
       return HeartbeatAck{r.getTerm(), r.getSequence(), r.getKnown()};
@@ -260,9 +279,11 @@ Result<ToAgent> get(schema_to::Reader from) {
       const auto r = from.getSplitDoneAck();
       return SplitDoneAck{task, epoch, to_string(r.getInput()), r.getSplitId(), r.getPass()};
     }
-    case schema_to::COMMIT_OUTPUTS: return CommitOutputs{task, epoch, wire::get(from.getCommitOutputs())};
+    case schema_to::COMMIT_OUTPUTS:
+      return CommitOutputs{task, epoch, wire::get(from.getCommitOutputs())};
   }
-  return fail(Errc::kUnsupported, "message to an agent: unknown kind " + std::to_string(static_cast<int>(from.which())));
+  return fail(Errc::kUnsupported, "message to an agent: unknown kind " +
+                                      std::to_string(static_cast<int>(from.which())));
 }
 
 Result<FromAgent> get(schema_from::Reader from) {
@@ -271,8 +292,13 @@ Result<FromAgent> get(schema_from::Reader from) {
   switch (from.which()) {
     case schema_from::REGISTER: {
       const auto r = from.getRegister();
-      Register m{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()), to_string(r.getAddress()),
-                 wire::get(r.getCapacity()), {}, to_string(r.getVersion()), r.getSequence()};
+      Register m{NodeId(to_string(r.getNode())),
+                 Incarnation(r.getIncarnation()),
+                 to_string(r.getAddress()),
+                 wire::get(r.getCapacity()),
+                 {},
+                 to_string(r.getVersion()),
+                 r.getSequence()};
       for (const auto update : r.getTasks()) {
         DLRUN_ASSIGN(m.tasks.emplace_back(), get(update));
       }
@@ -280,25 +306,29 @@ Result<FromAgent> get(schema_from::Reader from) {
     }
     case schema_from::HEARTBEAT: {
       const auto r = from.getHeartbeat();
-      return Heartbeat{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()), r.getSequence()};
+      return Heartbeat{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()),
+                       r.getSequence()};
     }
     case schema_from::TASK_UPDATE: {
       DLRUN_ASSIGN(TaskUpdate m, get(from.getTaskUpdate()));
       return m;
     }
     case schema_from::PROGRESS:
-      return Progress{task, epoch, from.getProgress().getFraction(), to_string(from.getProgress().getText())};
+      return Progress{task, epoch, from.getProgress().getFraction(),
+                      to_string(from.getProgress().getText())};
     case schema_from::BARRIER_ARRIVE:
       return BarrierArrive{task, epoch, to_string(from.getBarrierArrive().getName()),
                            from.getBarrierArrive().getRound()};
     case schema_from::INPUT_FILES: {
       const auto r = from.getInputFiles();
-      return InputFiles{task, epoch, to_string(r.getInput()), wire::get(r.getFiles()), r.getRequest()};
+      return InputFiles{task, epoch, to_string(r.getInput()), wire::get(r.getFiles()),
+                        r.getRequest()};
     }
     case schema_from::LEASE_SPLITS: {
       const auto r = from.getLeaseSplits();
-      return LeaseSplits{task,           epoch, to_string(r.getInput()), r.getSplitsMax(), r.getRequest(),
-                         r.getResync(), wire::get(r.getHeld()), wire::get(r.getDone())};
+      return LeaseSplits{
+          task,           epoch,         to_string(r.getInput()), r.getSplitsMax(),
+          r.getRequest(), r.getResync(), wire::get(r.getHeld()),  wire::get(r.getDone())};
     }
     case schema_from::SPLIT_DONE: {
       const auto r = from.getSplitDone();
@@ -310,23 +340,29 @@ Result<FromAgent> get(schema_from::Reader from) {
     }
     case schema_from::OUTPUTS_COMMITTED: {
       const auto r = from.getOutputsCommitted();
-      return OutputsCommitted{task, epoch, static_cast<Errc>(r.getError()), to_string(r.getErrorContext())};
+      return OutputsCommitted{task, epoch, static_cast<Errc>(r.getError()),
+                              to_string(r.getErrorContext())};
     }
   }
-  return fail(Errc::kUnsupported, "message from an agent: unknown kind " + std::to_string(static_cast<int>(from.which())));
+  return fail(Errc::kUnsupported, "message from an agent: unknown kind " +
+                                      std::to_string(static_cast<int>(from.which())));
 }
 
 }  // namespace
 
 std::string encode(const ToAgent& message) { return encode_as<schema_to, PutToAgent>(message); }
-std::string encode(const FromAgent& message) { return encode_as<schema_from, PutFromAgent>(message); }
+std::string encode(const FromAgent& message) {
+  return encode_as<schema_from, PutFromAgent>(message);
+}
 
 Result<ToAgent> decode_to_agent(std::string_view bytes) {
-  return from_bytes<schema_to>(bytes, "message to an agent", [](schema_to::Reader r) { return get(r); });
+  return from_bytes<schema_to>(bytes, "message to an agent",
+                               [](schema_to::Reader r) { return get(r); });
 }
 
 Result<FromAgent> decode_from_agent(std::string_view bytes) {
-  return from_bytes<schema_from>(bytes, "message from an agent", [](schema_from::Reader r) { return get(r); });
+  return from_bytes<schema_from>(bytes, "message from an agent",
+                                 [](schema_from::Reader r) { return get(r); });
 }
 
 }  // namespace dlrun::wire

@@ -127,7 +127,8 @@ Result<Event> get(schema::Event::Reader from) {
   const JobId job(from.getJob());
   const WallTime at{from.getAtNs()};
   switch (from.which()) {
-    case schema::Event::TERM_STARTED: return TermStarted{from.getTermStarted()};
+    case schema::Event::TERM_STARTED:
+      return TermStarted{from.getTermStarted()};
     case schema::Event::BASELINE: {
       const auto r = from.getBaseline();
       Baseline e{r.getTerm(), JobId(r.getLastJob()), r.getJobsFinished(), {}};
@@ -137,14 +138,16 @@ Result<Event> get(schema::Event::Reader from) {
     }
     case schema::Event::NODE_JOINED: {
       const auto r = from.getNodeJoined();
-      return NodeJoined{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()), to_string(r.getAddress()),
-                        to_string(r.getVersion()), wire::get(r.getCapacity())};
+      return NodeJoined{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()),
+                        to_string(r.getAddress()), to_string(r.getVersion()),
+                        wire::get(r.getCapacity())};
     }
     case schema::Event::NODE_STATE_CHANGED: {
       const auto r = from.getNodeStateChanged();
-      DLRUN_ASSIGN(const NodeState state, get_enum(r.getState(), NodeState::kDraining, "node state"));
-      return NodeStateChanged{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()), state,
-                              to_string(r.getReason())};
+      DLRUN_ASSIGN(const NodeState state,
+                   get_enum(r.getState(), NodeState::kDraining, "node state"));
+      return NodeStateChanged{NodeId(to_string(r.getNode())), Incarnation(r.getIncarnation()),
+                              state, to_string(r.getReason())};
     }
     case schema::Event::JOB_SUBMITTED: {
       const auto r = from.getJobSubmitted();
@@ -166,7 +169,8 @@ Result<Event> get(schema::Event::Reader from) {
       const auto r = from.getJobStateChanged();
       DLRUN_ASSIGN(const JobState state, get_job_state(r.getState()));
       DLRUN_ASSIGN(const Cause cause, get_cause(r.getCause()));
-      return JobStateChanged{job, Generation(r.getGeneration()), state, cause, to_string(r.getReason()), at};
+      return JobStateChanged{job,   Generation(r.getGeneration()), state,
+                             cause, to_string(r.getReason()),      at};
     }
     case schema::Event::TASK_ENDED: {
       const auto r = from.getTaskEnded();
@@ -174,11 +178,13 @@ Result<Event> get(schema::Event::Reader from) {
       DLRUN_ASSIGN(TaskEnd end, wire::get(r.getEnd()));
       return TaskEnded{std::move(task), wire::get(r.getEpoch()), std::move(end), at};
     }
-    case schema::Event::JOB_KILL_REQUESTED: return JobKillRequested{job, to_string(from.getJobKillRequested()), at};
+    case schema::Event::JOB_KILL_REQUESTED:
+      return JobKillRequested{job, to_string(from.getJobKillRequested()), at};
     case schema::Event::GENERATION_ENDED: {
       const auto r = from.getGenerationEnded();
       DLRUN_ASSIGN(const Cause cause, get_cause(r.getCause()));
-      return GenerationEnded{job, Generation(r.getGeneration()), cause, to_string(r.getReason()), at};
+      return GenerationEnded{job, Generation(r.getGeneration()), cause, to_string(r.getReason()),
+                             at};
     }
     case schema::Event::JOB_ENDED: {
       DLRUN_ASSIGN(JobView view, wire::get(from.getJobEnded()));
@@ -186,18 +192,21 @@ Result<Event> get(schema::Event::Reader from) {
     }
     case schema::Event::INPUT_FILES_SET: {
       const auto r = from.getInputFilesSet();
-      return InputFilesSet{job, Generation(r.getGeneration()), to_string(r.getInput()), wire::get(r.getFiles())};
+      return InputFilesSet{job, Generation(r.getGeneration()), to_string(r.getInput()),
+                           wire::get(r.getFiles())};
     }
     case schema::Event::SPLITS_LEASED: {
       const auto r = from.getSplitsLeased();
       DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
-      return SplitsLeased{std::move(consumer), to_string(r.getInput()), r.getSplitsMax(), r.getRequest(),
-                          r.getResync(), wire::get(r.getHeld()), wire::get(r.getDone())};
+      return SplitsLeased{std::move(consumer),   to_string(r.getInput()), r.getSplitsMax(),
+                          r.getRequest(),        r.getResync(),           wire::get(r.getHeld()),
+                          wire::get(r.getDone())};
     }
     case schema::Event::SPLIT_FINISHED: {
       const auto r = from.getSplitFinished();
       DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
-      return SplitFinished{std::move(consumer), to_string(r.getInput()), r.getSplitId(), r.getPass()};
+      return SplitFinished{std::move(consumer), to_string(r.getInput()), r.getSplitId(),
+                           r.getPass()};
     }
     case schema::Event::TASK_WARNED: {
       const auto r = from.getTaskWarned();
@@ -206,13 +215,17 @@ Result<Event> get(schema::Event::Reader from) {
     }
     case schema::Event::BARRIER_MET: {
       const auto r = from.getBarrierMet();
-      return BarrierMet{job, Generation(r.getGeneration()), to_string(r.getRole()), to_string(r.getName()), r.getRound()};
+      return BarrierMet{job, Generation(r.getGeneration()), to_string(r.getRole()),
+                        to_string(r.getName()), r.getRound()};
     }
     case schema::Event::JOB_HELD:
-      return JobHeld{job, from.getJobHeld().getHeld(), to_string(from.getJobHeld().getReason()), at};
-    case schema::Event::COMMIT_GRANTED: return CommitGranted{job, Generation(from.getCommitGranted()), at};
+      return JobHeld{job, from.getJobHeld().getHeld(), to_string(from.getJobHeld().getReason()),
+                     at};
+    case schema::Event::COMMIT_GRANTED:
+      return CommitGranted{job, Generation(from.getCommitGranted()), at};
   }
-  return fail(Errc::kUnsupported, "event log: unknown event " + std::to_string(static_cast<int>(from.which())));
+  return fail(Errc::kUnsupported,
+              "event log: unknown event " + std::to_string(static_cast<int>(from.which())));
 }
 
 }  // namespace
@@ -249,7 +262,8 @@ std::string encode(const JobView& view) {
 }
 
 Result<JobView> decode_job_view(std::string_view bytes) {
-  return from_bytes<schema::JobView>(bytes, "job view", [](schema::JobView::Reader r) { return get(r); });
+  return from_bytes<schema::JobView>(bytes, "job view",
+                                     [](schema::JobView::Reader r) { return get(r); });
 }
 
 }  // namespace dlrun::wire

@@ -13,7 +13,8 @@ namespace dlrun::wire {
 
 std::string encode(const cluster::Event& event);
 Result<cluster::Event> decode_event(std::string_view bytes);
-/// The key, job and fingerprint of a JobSubmitted without the rest of it; an empty key for any other event.
+/// The key, job and fingerprint of a JobSubmitted without the rest of it; an empty key for any
+/// other event.
 Result<cluster::SeenKey> decode_submit_key(std::string_view bytes);
 std::string encode(const cluster::JobView& view);
 Result<cluster::JobView> decode_job_view(std::string_view bytes);

@@ -5,7 +5,9 @@ namespace dlrun::wire {
 using namespace cluster;
 
 Result<Cause> get_cause(std::uint8_t value) { return get_enum(value, Cause::kStopped, "cause"); }
-Result<JobState> get_job_state(std::uint8_t value) { return get_enum(value, JobState::kPreempted, "job state"); }
+Result<JobState> get_job_state(std::uint8_t value) {
+  return get_enum(value, JobState::kPreempted, "job state");
+}
 
 void put(capnp::List<schema::Label>::Builder to, const sched::Labels& from) {
   unsigned i = 0;
@@ -63,8 +65,12 @@ void put(schema::NodeCapacity::Builder to, const sched::NodeCapacity& from) {
 }
 
 sched::NodeCapacity get(schema::NodeCapacity::Reader from) {
-  return {NodeId(to_string(from.getNode())), from.getCpuMilli(),       from.getMemoryBytes(), get(from.getGpuUuids()),
-          {from.getPortFirst(), from.getPortCount()}, get(from.getLabels())};
+  return {NodeId(to_string(from.getNode())),
+          from.getCpuMilli(),
+          from.getMemoryBytes(),
+          get(from.getGpuUuids()),
+          {from.getPortFirst(), from.getPortCount()},
+          get(from.getLabels())};
 }
 
 namespace {
@@ -140,7 +146,8 @@ void put(capnp::List<schema::OutputSpec>::Builder to, const std::vector<OutputSp
 std::vector<OutputSpec> get(capnp::List<schema::OutputSpec>::Reader from) {
   std::vector<OutputSpec> outputs;
   for (const auto output : from)
-    outputs.push_back({to_string(output.getName()), to_string(output.getPath()), to_string(output.getRole())});
+    outputs.push_back(
+        {to_string(output.getName()), to_string(output.getPath()), to_string(output.getRole())});
   return outputs;
 }
 
@@ -154,7 +161,8 @@ void put(schema::JobSpec::Builder to, const JobSpec& from) {
   put(to.initInputs(from.inputs.size()), from.inputs);
   to.setRestartsMax(from.restart.restarts_max);
   auto on = to.initRestartOn(from.restart.on.size());
-  for (unsigned i = 0; i < from.restart.on.size(); ++i) on.set(i, static_cast<std::uint8_t>(from.restart.on[i]));
+  for (unsigned i = 0; i < from.restart.on.size(); ++i)
+    on.set(i, static_cast<std::uint8_t>(from.restart.on[i]));
   to.setTimeLimitNs(from.time_limit.count());
   to.setGraceNs(from.grace.count());
   to.setFailureGraceNs(from.failure_grace.count());
@@ -183,7 +191,8 @@ Result<JobSpec> get(schema::JobSpec::Reader from) {
   spec.time_limit = Duration(from.getTimeLimitNs());
   spec.grace = Duration(from.getGraceNs());
   spec.failure_grace = Duration(from.getFailureGraceNs());
-  DLRUN_ASSIGN(spec.env_policy, get_enum(from.getEnvPolicy(), EnvPolicy::kInherit, "environment policy"));
+  DLRUN_ASSIGN(spec.env_policy,
+               get_enum(from.getEnvPolicy(), EnvPolicy::kInherit, "environment policy"));
   spec.submit_env = get(from.getSubmitEnv());
   spec.hold = from.getHold();
   spec.outputs = get(from.getOutputs());

@@ -70,8 +70,7 @@ Result<ps::TableSchema> schema_of(ps_schema::TableSchema::Reader r) {
   if (r.getName().size() > kNameBytesMax) return fail(Errc::kCorrupt, "table name too long");
   if (!to_enum(r.getKind(), ps::KeyKind::kDense, ps::KeyKind::kSparse, s.kind) ||
       !to_enum(r.getOptimizer(), ps::Optimizer::kSgd, ps::kOptimizerLast, s.optimizer) ||
-      !to_enum(r.getInitializer(), ps::Initializer::kZero, ps::kInitializerLast,
-               s.initializer) ||
+      !to_enum(r.getInitializer(), ps::Initializer::kZero, ps::kInitializerLast, s.initializer) ||
       !to_enum(r.getConsistency(), ps::Consistency::kBsp, ps::Consistency::kAsp, s.consistency) ||
       !to_enum(r.getDtype(), ps::Dtype::kF32, ps::Dtype::kBf16, s.dtype) ||
       !to_enum(r.getAdmission(), ps::Admission::kAlways, ps::Admission::kProbability,

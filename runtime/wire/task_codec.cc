@@ -149,63 +149,62 @@ Result<task::ToClient> get_client(Client::Reader r) {
 std::string encode(const task::ToServer& message) {
   capnp::MallocMessageBuilder builder;
   auto root = builder.initRoot<Server>();
-  std::visit(Overload{
-                 [&](const task::Hello& m) {
-                   auto to = root.initHello();
-                   to.setVersion(m.version);
-                   to.setKind(static_cast<std::uint8_t>(m.kind));
-                   to.setToken(token_data(m.token));
-                   to.setPid(m.pid);
-                 },
-                 [&](const task::Ready& m) {
-                   auto to = root.initReady();
-                   to.setPsTcp(m.info.ps_tcp);
-                   to.setPsIpc(data_of(m.info.ps_ipc));
-                 },
-                 [&](const task::ReportProgress& m) {
-                   auto to = root.initProgress();
-                   to.setFraction(m.fraction);
-                   to.setText(m.text);
-                 },
-                 [&](const task::EnterBarrier& m) {
-                   auto to = root.initBarrier();
-                   to.setName(m.name);
-                   to.setRound(m.round);
-                 },
-                 [&](const task::OpenInput& m) {
-                   auto to = root.initOpenInput();
-                   to.setRequest(m.request);
-                   to.setInput(m.input);
-                 },
-                 [&](const task::FeederFiles& m) {
-                   auto to = root.initFeederFiles();
-                   to.setRequest(m.request);
-                   put(to.initConsumer(), m.consumer);
-                   to.setInput(m.input);
-                   put(to.initFiles(static_cast<unsigned>(m.files.size())), m.files);
-                 },
-                 [&](const task::FeederLease& m) {
-                   auto to = root.initFeederLease();
-                   to.setRequest(m.request);
-                   put(to.initConsumer(), m.consumer);
-                   to.setInput(m.input);
-                   to.setSplitsMax(m.splits_max);
-                   to.setResync(m.resync);
-                   put(to.initHeld(static_cast<unsigned>(m.held.size())), m.held);
-                   put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
-                 },
-                 [&](const task::FeederDone& m) {
-                   auto to = root.initFeederDone();
-                   put(to.initConsumer(), m.consumer);
-                   to.setInput(m.input);
-                   to.setSplitId(m.split_id);
-                   to.setPass(m.pass);
-                 },
-                 [&](const task::FeederGone& m) {
-                   put(root.initFeederGone().initConsumer(), m.consumer);
-                 },
-             },
-             message);
+  std::visit(
+      Overload{
+          [&](const task::Hello& m) {
+            auto to = root.initHello();
+            to.setVersion(m.version);
+            to.setKind(static_cast<std::uint8_t>(m.kind));
+            to.setToken(token_data(m.token));
+            to.setPid(m.pid);
+          },
+          [&](const task::Ready& m) {
+            auto to = root.initReady();
+            to.setPsTcp(m.info.ps_tcp);
+            to.setPsIpc(data_of(m.info.ps_ipc));
+          },
+          [&](const task::ReportProgress& m) {
+            auto to = root.initProgress();
+            to.setFraction(m.fraction);
+            to.setText(m.text);
+          },
+          [&](const task::EnterBarrier& m) {
+            auto to = root.initBarrier();
+            to.setName(m.name);
+            to.setRound(m.round);
+          },
+          [&](const task::OpenInput& m) {
+            auto to = root.initOpenInput();
+            to.setRequest(m.request);
+            to.setInput(m.input);
+          },
+          [&](const task::FeederFiles& m) {
+            auto to = root.initFeederFiles();
+            to.setRequest(m.request);
+            put(to.initConsumer(), m.consumer);
+            to.setInput(m.input);
+            put(to.initFiles(static_cast<unsigned>(m.files.size())), m.files);
+          },
+          [&](const task::FeederLease& m) {
+            auto to = root.initFeederLease();
+            to.setRequest(m.request);
+            put(to.initConsumer(), m.consumer);
+            to.setInput(m.input);
+            to.setSplitsMax(m.splits_max);
+            to.setResync(m.resync);
+            put(to.initHeld(static_cast<unsigned>(m.held.size())), m.held);
+            put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
+          },
+          [&](const task::FeederDone& m) {
+            auto to = root.initFeederDone();
+            put(to.initConsumer(), m.consumer);
+            to.setInput(m.input);
+            to.setSplitId(m.split_id);
+            to.setPass(m.pass);
+          },
+          [&](const task::FeederGone& m) { put(root.initFeederGone().initConsumer(), m.consumer); },
+      },
+      message);
   return to_bytes(builder);
 }
 

@@ -23,7 +23,8 @@ TEST(Ids, OrdersEpochsByTermFirst) {
 }
 
 TEST(Ids, RefusesATaskWithoutRoleOrRank) {
-  for (const char* text : {"j1", "j1:", "j1:worker", "j1:/0", "j1:worker/", "j1:worker/0#", "j1:worker/x"})
+  for (const char* text :
+       {"j1", "j1:", "j1:worker", "j1:/0", "j1:worker/", "j1:worker/0#", "j1:worker/x"})
     EXPECT_FALSE(parse_task_id(text).has_value()) << text;
 }
 

@@ -22,7 +22,8 @@ class CoordinatorTest : public testing::Test {
     for (CoordinatorEffect& effect : effects) {
       if (auto* persist = std::get_if<Persist>(&effect)) {
         if (full_) {
-          take(core_->on_persist_failed(persist->id, Error{Errc::kResourceExhausted, "disk full"}, now()));
+          take(core_->on_persist_failed(persist->id, Error{Errc::kResourceExhausted, "disk full"},
+                                        now()));
           continue;
         }
         log_.insert(log_.end(), persist->events.begin(), persist->events.end());
@@ -50,14 +51,17 @@ class CoordinatorTest : public testing::Test {
     out_.clear();
     take(core_->on_call(1, request, now()));
     const auto replies = out<ReplyApi>();
-    return replies.size() == 1 ? replies[0].reply : Result<ApiReply>(fail(Errc::kInternal, "no single reply"));
+    return replies.size() == 1 ? replies[0].reply
+                               : Result<ApiReply>(fail(Errc::kInternal, "no single reply"));
   }
-  void join(const std::string& name, std::uint64_t incarnation, std::vector<TaskUpdate> tasks = {}) {
+  void join(const std::string& name, std::uint64_t incarnation,
+            std::vector<TaskUpdate> tasks = {}) {
     out_.clear();
     sched::NodeCapacity capacity;
     capacity.cpu_milli = 4000;
     capacity.ports = {20000, 16};
-    Register message{NodeId{name}, Incarnation{incarnation}, "10.0.0.1", capacity, std::move(tasks), "test", 1};
+    Register message{
+        NodeId{name}, Incarnation{incarnation}, "10.0.0.1", capacity, std::move(tasks), "test", 1};
     take(core_->on_agent(NodeId{name}, Incarnation{incarnation}, message, now()));
   }
   void hear(const std::string& name, std::uint64_t incarnation, FromAgent message) {
@@ -110,12 +114,14 @@ TEST_F(CoordinatorTest, AFullDiskRefusesTheSubmitWithTheReasonAndKeepsTheRest) {
   full_ = true;
   const auto refused = call(SubmitJob{spec_of(1), "k"});
   EXPECT_EQ(code_of(refused), Errc::kResourceExhausted);
-  EXPECT_NE(refused.error().context.find("disk full"), std::string::npos) << refused.error().context;
+  EXPECT_NE(refused.error().context.find("disk full"), std::string::npos)
+      << refused.error().context;
   EXPECT_EQ(code_of(call(SubmitJob{spec_of(1), ""})), Errc::kResourceExhausted);
   EXPECT_TRUE(call(GetJob{first}).has_value());
   full_ = false;
   advance(seconds(2));
-  EXPECT_TRUE(call(SubmitJob{spec_of(1), "k"}).has_value()) << "the key of a refused submit is free";
+  EXPECT_TRUE(call(SubmitJob{spec_of(1), "k"}).has_value())
+      << "the key of a refused submit is free";
 }
 
 TEST_F(CoordinatorTest, AKeyGivesTheSameJobAlsoAfterARestartAndNeverAnotherSpec) {
@@ -241,7 +247,8 @@ TEST_F(CoordinatorTest, AfterARestartANodeThatDoesNotComeBackIsLost) {
 TEST_F(CoordinatorTest, RefusesLeasesOfAnEpochThatIsOver) {
   join("a", 1);
   submit(1);
-  hear("a", 1, LeaseSplits{TaskId{JobId{1}, "worker", 0, Generation{1}}, Epoch{0, 9}, "train", 1, 3});
+  hear("a", 1,
+       LeaseSplits{TaskId{JobId{1}, "worker", 0, Generation{1}}, Epoch{0, 9}, "train", 1, 3});
   ASSERT_EQ(sent<LeaseReply>().size(), 1u);
   EXPECT_EQ(sent<LeaseReply>()[0].error, Errc::kStaleEpoch);
   EXPECT_TRUE(out<ToJob>().empty());

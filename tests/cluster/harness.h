@@ -53,7 +53,8 @@ inline JobPlaced placed_of(const JobSpec& spec, JobId job, Generation generation
     for (std::uint32_t rank = 0; rank < role.count_max; ++rank) {
       const std::string i = std::to_string(placed.tasks.size());
       const auto port = static_cast<std::uint16_t>(20000 + placed.tasks.size());
-      placed.tasks.push_back({TaskId{job, role.name, rank, generation}, "10.0.0." + i, {NodeId{"n" + i}, {port}, {}}});
+      placed.tasks.push_back(
+          {TaskId{job, role.name, rank, generation}, "10.0.0." + i, {NodeId{"n" + i}, {port}, {}}});
     }
   return placed;
 }
@@ -64,7 +65,8 @@ class JobHarness {
       : spec_(spec), ledger_(std::move(ledger)), settings_(settings) {
     const JobSubmitted submitted{job, spec, "", 1, {}};
     log.push_back(submitted);
-    core.emplace(JobRecord(submitted, std::make_shared<const JobSpec>(spec)), settings_, tokens_, ledger_);
+    core.emplace(JobRecord(submitted, std::make_shared<const JobSpec>(spec)), settings_, tokens_,
+                 ledger_);
     take(core->start(now()));
   }
 
@@ -78,8 +80,11 @@ class JobHarness {
   TaskId task(const std::string& role, std::uint32_t rank, std::uint32_t generation = 1) const {
     return {job, role, rank, Generation{generation}};
   }
-  void from(const std::string& node, FromAgent message) { take(core->on_input(TaskMessage{NodeId{node}, message}, now())); }
-  void update(const std::string& node, const TaskId& task, TaskState state, TaskEnd end = {}, std::string tcp = "") {
+  void from(const std::string& node, FromAgent message) {
+    take(core->on_input(TaskMessage{NodeId{node}, message}, now()));
+  }
+  void update(const std::string& node, const TaskId& task, TaskState state, TaskEnd end = {},
+              std::string tcp = "") {
     TaskUpdate m{task, Epoch{1, task.generation.value}, state, end, {tcp, ""}, 7};
     from(node, m);
   }
@@ -102,7 +107,8 @@ class JobHarness {
     for (JobEffect& effect : effects) {
       if (auto* persist = std::get_if<Persist>(&effect)) {
         if (!store_ok) {
-          take(core->on_persist_failed(persist->id, Error{Errc::kResourceExhausted, "disk full"}, now()));
+          take(core->on_persist_failed(persist->id, Error{Errc::kResourceExhausted, "disk full"},
+                                       now()));
           continue;
         }
         if (hold_store) {
@@ -116,7 +122,8 @@ class JobHarness {
       } else {
         const auto& message = std::get<JobToCoordinator>(effect);
         if (const auto* over = std::get_if<JobOver>(&message)) ended = over->view;
-        if (const auto* needs = std::get_if<JobNeedsPlacement>(&message)) wants_generation = needs->generation.value;
+        if (const auto* needs = std::get_if<JobNeedsPlacement>(&message))
+          wants_generation = needs->generation.value;
         if (const auto* report = std::get_if<JobReport>(&message)) reported = report->view;
       }
     }
@@ -143,8 +150,10 @@ class JobHarness {
     return out;
   }
   void run_all_workers(std::uint32_t workers) {
-    for (std::uint32_t i = 0; i < workers; ++i) update("n" + std::to_string(i), task("worker", i), TaskState::kPrepared);
-    for (std::uint32_t i = 0; i < workers; ++i) update("n" + std::to_string(i), task("worker", i), TaskState::kRunning);
+    for (std::uint32_t i = 0; i < workers; ++i)
+      update("n" + std::to_string(i), task("worker", i), TaskState::kPrepared);
+    for (std::uint32_t i = 0; i < workers; ++i)
+      update("n" + std::to_string(i), task("worker", i), TaskState::kRunning);
     sent.clear();
   }
 

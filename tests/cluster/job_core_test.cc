@@ -93,7 +93,8 @@ TEST(JobCore, WorkersWaitUntilEveryShardIsReadyAndGetItsEndpoint) {
   h.place();
   h.sent.clear();
   for (int i = 0; i < 3; ++i)
-    h.update("n" + std::to_string(i), i < 2 ? h.task("ps", i) : h.task("worker", 0), TaskState::kPrepared);
+    h.update("n" + std::to_string(i), i < 2 ? h.task("ps", i) : h.task("worker", 0),
+             TaskState::kPrepared);
   auto start = h.take_of<StartTask>();
   ASSERT_EQ(start.size(), 2u) << "the shards only";
   EXPECT_EQ(start[0].task.role, "ps");
@@ -122,7 +123,8 @@ TEST(JobCore, StopsTheShardsWhenAllWorkersEndedWellAndSucceeds) {
   EXPECT_FALSE(h.ended);
   EXPECT_EQ(h.sent_of<StopTask>().size(), 1u);
   EXPECT_EQ(h.sent_of<WorkerGone>().size(), 1u);
-  h.update("n0", h.task("ps", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSignal, .signal = 15});
+  h.update("n0", h.task("ps", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kSignal, .signal = 15});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kSucceeded);
   EXPECT_EQ(h.ended->exit_code, 0);
@@ -156,7 +158,8 @@ TEST(JobCore, AFailedRankStopsItsSiblingsAndIsNamed) {
   EXPECT_EQ(stops[0].cause, Cause::kSibling);
   EXPECT_EQ(stops[0].grace, Duration(seconds(2)));
   EXPECT_FALSE(h.ended) << "not before all have ended";
-  h.update("n0", h.task("worker", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSibling, .signal = 15});
+  h.update("n0", h.task("worker", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kSibling, .signal = 15});
   h.exits("n2", h.task("worker", 2), 9);
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kFailed);
@@ -171,7 +174,8 @@ TEST(JobCore, AShardThatEndsByItselfFailsTheJobWhateverItsCode) {
   h.update("n0", h.task("ps", 0), TaskState::kReady, {}, "tcp://a:1");
   h.update("n1", h.task("worker", 0), TaskState::kRunning);
   h.exits("n0", h.task("ps", 0), 0);
-  h.update("n1", h.task("worker", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSibling, .signal = 15});
+  h.update("n1", h.task("worker", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kSibling, .signal = 15});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kFailed);
   EXPECT_EQ(h.ended->exit_code, 1);
@@ -202,9 +206,11 @@ TEST(JobCore, AKillCancelsOnlyWhenEveryTaskHasEnded) {
   const auto stops = h.take_of<StopTask>();
   ASSERT_EQ(stops.size(), 2u);
   EXPECT_EQ(stops[0].grace, Duration(seconds(30)));
-  h.update("n0", h.task("worker", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kUserKill, .signal = 15});
+  h.update("n0", h.task("worker", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kUserKill, .signal = 15});
   EXPECT_FALSE(h.ended);
-  h.update("n1", h.task("worker", 1), TaskState::kEnded, TaskEnd{.cause = Cause::kUserKill, .signal = 9});
+  h.update("n1", h.task("worker", 1), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kUserKill, .signal = 9});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kCancelled);
 }
@@ -228,7 +234,8 @@ TEST(JobCore, TheTimeLimitEndsItAsTimeout) {
   EXPECT_TRUE(h.sent_of<StopTask>().empty());
   h.advance(seconds(1));
   ASSERT_EQ(h.sent_of<StopTask>().size(), 1u);
-  h.update("n0", h.task("worker", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kTimeLimit, .signal = 15});
+  h.update("n0", h.task("worker", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kTimeLimit, .signal = 15});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kTimeout);
   EXPECT_EQ(h.ended->exit_code, 124);
@@ -242,7 +249,8 @@ TEST(JobCore, ALostNodeRestartsTheGangAsANewGenerationWhenThePolicySaysSo) {
   h.run_all_workers(2);
   h.take(h.core->on_input(NodeGone{NodeId{"n1"}, "is lost"}, h.now()));
   EXPECT_EQ(h.wants_generation, 0u) << "its sibling still runs";
-  h.update("n0", h.task("worker", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSibling, .signal = 15});
+  h.update("n0", h.task("worker", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kSibling, .signal = 15});
   EXPECT_EQ(h.wants_generation, 2u);
   EXPECT_EQ(h.core->state(), JobState::kPending);
   h.sent.clear();
@@ -325,7 +333,8 @@ TEST(JobCore, AGangThatIsNotPreparedInTimeFailsAndSaysWho) {
   h.advance(seconds(120));
   EXPECT_EQ(h.core->state(), JobState::kStopping);
   for (int i = 0; i < 2; ++i)
-    h.update("n" + std::to_string(i), h.task("worker", i), TaskState::kEnded, TaskEnd{.cause = Cause::kCoordinator});
+    h.update("n" + std::to_string(i), h.task("worker", i), TaskState::kEnded,
+             TaskEnd{.cause = Cause::kCoordinator});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kFailed);
   EXPECT_NE(h.ended->reason.find("worker/1"), std::string::npos) << h.ended->reason;
@@ -345,7 +354,8 @@ TEST(JobCore, ABarrierOpensWhenAllAreThereAndARepeatIsNotAnArrival) {
   ASSERT_EQ(h.sent_of<BarrierDone>().size(), 1u) << "its answer was lost: told again";
   EXPECT_EQ(h.take_of<BarrierDone>()[0].round, 1u);
   h.from("n1", BarrierArrive{h.task("worker", 1), epoch, "b", 2});
-  EXPECT_TRUE(h.sent_of<BarrierDone>().empty()) << "the repeat of round 1 did not count for round 2";
+  EXPECT_TRUE(h.sent_of<BarrierDone>().empty())
+      << "the repeat of round 1 did not count for round 2";
 }
 
 TEST(JobCore, ARankThatEndedWellIsNotWaitedForAtABarrier) {
@@ -445,8 +455,9 @@ TEST(JobCore, AHeldJobSaysSoUntilItIsReleased) {
 }
 
 void preempt(JobHarness& h, std::uint32_t generation) {
-  const JobStateChanged stopping{h.job,  Generation{generation}, JobState::kStopping,
-                                 Cause::kPreempted, "requeued by a user", {}};
+  const JobStateChanged stopping{
+      h.job, Generation{generation}, JobState::kStopping, Cause::kPreempted, "requeued by a user",
+      {}};
   h.log.push_back(stopping);
   h.take(h.core->on_input(Preempt{stopping}, h.now()));
 }
@@ -465,7 +476,8 @@ TEST(JobCore, APreemptedJobStopsWithItsGraceIsQueuedAgainAndUsesUpNoRestart) {
   EXPECT_EQ(h.core->state(), JobState::kStopping);
   // One saves and ends well, one dies of its signal: neither is an end of the job.
   h.exits("n0", h.task("worker", 0), 0);
-  h.update("n1", h.task("worker", 1), TaskState::kEnded, TaskEnd{.cause = Cause::kPreempted, .signal = 15});
+  h.update("n1", h.task("worker", 1), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kPreempted, .signal = 15});
   EXPECT_FALSE(h.ended);
   EXPECT_EQ(h.wants_generation, 2u);
   EXPECT_EQ(h.core->state(), JobState::kPreempted);
@@ -485,7 +497,8 @@ TEST(JobCore, AKillOfAPreemptedJobEndsIt) {
   h.update("n0", h.task("worker", 0), TaskState::kRunning);
   preempt(h, 1);
   h.take(h.core->on_input(Kill{{h.job, "", {}}}, h.now()));
-  h.update("n0", h.task("worker", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kPreempted, .signal = 15});
+  h.update("n0", h.task("worker", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kPreempted, .signal = 15});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kCancelled);
 }
@@ -514,9 +527,8 @@ TEST(JobCore, OutputsAreCommittedByOneGrantThatIsOnDiskBeforeAnyAgentHearsOfIt) 
   const auto commits = h.take_of<CommitOutputs>();
   ASSERT_EQ(commits.size(), 1u);
   EXPECT_EQ(commits[0].epoch, (Epoch{1, 1}));
-  EXPECT_TRUE(std::any_of(h.log.begin(), h.log.end(), [](const Event& e) {
-    return std::holds_alternative<CommitGranted>(e);
-  }));
+  EXPECT_TRUE(std::any_of(h.log.begin(), h.log.end(),
+                          [](const Event& e) { return std::holds_alternative<CommitGranted>(e); }));
   EXPECT_FALSE(h.ended);
   h.advance(seconds(1));
   EXPECT_EQ(h.take_of<CommitOutputs>().size(), 1u) << "repeated until it is answered";
@@ -557,10 +569,12 @@ TEST(JobCore, AnOutputThatCannotTakeItsPlaceFailsTheJobWithTheReason) {
   h.place();
   h.update("n0", h.task("worker", 0), TaskState::kRunning);
   h.exits("n0", h.task("worker", 0), 0);
-  h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, Errc::kAlreadyExists, "/out/model exists already"});
+  h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, Errc::kAlreadyExists,
+                                "/out/model exists already"});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kFailed);
-  EXPECT_NE(h.ended->reason.find("/out/model exists already"), std::string::npos) << h.ended->reason;
+  EXPECT_NE(h.ended->reason.find("/out/model exists already"), std::string::npos)
+      << h.ended->reason;
   EXPECT_NE(h.ended->exit_code, 0);
 }
 
@@ -598,7 +612,8 @@ TEST(JobCore, ARoleThatTellsItsReadinessHoldsBackThoseThatComeAfterIt) {
   h.place();
   EXPECT_EQ(h.take_of<PrepareTask>()[0].ready, ReadyWhen::kTold);
   for (unsigned i = 0; i < 2; ++i)
-    h.update("n" + std::to_string(i), h.task(i == 0 ? "server" : "worker", 0), TaskState::kPrepared);
+    h.update("n" + std::to_string(i), h.task(i == 0 ? "server" : "worker", 0),
+             TaskState::kPrepared);
   EXPECT_EQ(h.take_of<StartTask>().size(), 1u);
   h.update("n0", h.task("server", 0), TaskState::kRunning);
   EXPECT_TRUE(h.take_of<StartTask>().empty() || h.core->state() == JobState::kStarting);
@@ -607,14 +622,16 @@ TEST(JobCore, ARoleThatTellsItsReadinessHoldsBackThoseThatComeAfterIt) {
   h.update("n0", h.task("server", 0), TaskState::kReady);
   bool worker_started = false;
   for (const SendToAgent& s : h.sent)
-    worker_started = worker_started || (s.node == NodeId{"n1"} && std::holds_alternative<StartTask>(s.message));
+    worker_started =
+        worker_started || (s.node == NodeId{"n1"} && std::holds_alternative<StartTask>(s.message));
   EXPECT_TRUE(worker_started);
   // It outlives its peer, and is stopped when the work is done.
   h.update("n1", h.task("worker", 0), TaskState::kRunning);
   h.sent.clear();
   h.exits("n1", h.task("worker", 0), 0);
   ASSERT_EQ(h.sent_of<StopTask>().size(), 1u);
-  h.update("n0", h.task("server", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSignal, .signal = 15});
+  h.update("n0", h.task("server", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kSignal, .signal = 15});
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kSucceeded);
 }
@@ -632,7 +649,8 @@ TEST(JobCore, ALeaseThatBecomesDurableWithTheEndOfItsTaskIsNotGranted) {
   h.from("n0", InputFiles{h.task("worker", 0), epoch, "train", {{"f", 64u << 20, "e"}}, 1});
   h.sent.clear();
   h.hold_store = true;
-  h.exits("n1", h.task("worker", 1), 0);  // its record is under way: what follows makes the next commit
+  // its record is under way: what follows makes the next commit
+  h.exits("n1", h.task("worker", 1), 0);
   h.from("n0", LeaseSplits{h.task("worker", 0), epoch, "train", 2, 2});
   h.exits("n0", h.task("worker", 0), 1);
   h.release_store();

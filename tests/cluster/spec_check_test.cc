@@ -20,14 +20,29 @@ TEST(SpecCheck, NamesTheFieldThatIsWrong) {
       {"roles[0].name", [](JobSpec& s) { s.roles[0].name = "-x"; }},
       {"roles[1].name", [](JobSpec& s) { s.roles.push_back(s.roles[0]); }},
       {"roles[0].argv", [](JobSpec& s) { s.roles[0].argv.clear(); }},
-      {"roles[0].argv[0]", [](JobSpec& s) { s.roles[0].argv = {"", "x"}; }},
-      {"roles[0].argv[1]", [](JobSpec& s) { s.roles[0].argv = {"x", std::string("a\0b", 3)}; }},
+      {"roles[0].argv[0]",
+       [](JobSpec& s) {
+         s.roles[0].argv = {"", "x"};
+       }},
+      {"roles[0].argv[1]",
+       [](JobSpec& s) {
+         s.roles[0].argv = {"x", std::string("a\0b", 3)};
+       }},
       {"roles[0].count", [](JobSpec& s) { s.roles[0].count_min = 0; }},
       {"roles[0].count", [](JobSpec& s) { s.roles[0].count_min = 5; }},
       {"roles", [](JobSpec& s) { s.roles[0].count_max = 1'000'000; }},
-      {"roles[0].env[0]", [](JobSpec& s) { s.roles[0].env = {{"A=B", "c"}}; }},
-      {"roles[0].env[0]", [](JobSpec& s) { s.roles[0].env = {{"", "c"}}; }},
-      {"submit_env[1]", [](JobSpec& s) { s.submit_env = {{"A", "b"}, {"B", std::string("\0", 1)}}; }},
+      {"roles[0].env[0]",
+       [](JobSpec& s) {
+         s.roles[0].env = {{"A=B", "c"}};
+       }},
+      {"roles[0].env[0]",
+       [](JobSpec& s) {
+         s.roles[0].env = {{"", "c"}};
+       }},
+      {"submit_env[1]",
+       [](JobSpec& s) {
+         s.submit_env = {{"A", "b"}, {"B", std::string("\0", 1)}};
+       }},
       {"roles[0].resources.cpu", [](JobSpec& s) { s.roles[0].resources.cpu_milli = -1; }},
       {"role 'worker'.after", [](JobSpec& s) { s.roles[0].after = {"nobody"}; }},
       {"role 'worker'.after", [](JobSpec& s) { s.roles[0].after = {"worker"}; }},
@@ -40,7 +55,8 @@ TEST(SpecCheck, NamesTheFieldThatIsWrong) {
     const Status status = validate(spec);
     ASSERT_FALSE(status.has_value()) << c.place;
     EXPECT_EQ(status.error().code, Errc::kInvalidArgument);
-    EXPECT_EQ(status.error().context.rfind(std::string(c.place) + ":", 0), 0u) << status.error().context;
+    EXPECT_EQ(status.error().context.rfind(std::string(c.place) + ":", 0), 0u)
+        << status.error().context;
   }
 }
 

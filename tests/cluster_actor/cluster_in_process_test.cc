@@ -305,7 +305,8 @@ TEST_F(InProcess, AMessageThatIsNotUnderstoodIsToldAndChangesNothing) {
     std::this_thread::sleep_for(milliseconds(5));
   const std::string told = so_far();
   EXPECT_NE(told.find("node odd is not understood (1 so far)"), std::string::npos) << told;
-  EXPECT_LE(std::count(told.begin(), told.end(), '\n'), 8) << "a flood of them is no flood of lines";
+  EXPECT_LE(std::count(told.begin(), told.end(), '\n'), 8)
+      << "a flood of them is no flood of lines";
   add_agent("a");
   EXPECT_EQ(wait(submit(spec_of(1)), [](const JobView& v) { return is_final(v.state); }).state,
             JobState::kSucceeded);

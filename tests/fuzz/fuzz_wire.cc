@@ -31,13 +31,27 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   const auto span = std::as_bytes(std::span(data + 1, size - 1));
   switch (data[0] % 7) {
-    case 0: round_trip(text, [](std::string_view b) { return decode_to_agent(b); }); break;
-    case 1: round_trip(text, [](std::string_view b) { return decode_from_agent(b); }); break;
-    case 2: round_trip(text, [](std::string_view b) { return decode_event(b); }); break;
-    case 3: round_trip(text, [](std::string_view b) { return decode_job_view(b); }); break;
-    case 4: round_trip(text, [](std::string_view b) { return decode_link(b); }); break;
-    case 5: round_trip(span, [](std::span<const std::byte> b) { return decode_ps_request(b); }); break;
-    default: round_trip(span, [](std::span<const std::byte> b) { return decode_ps_reply(b); }); break;
+    case 0:
+      round_trip(text, [](std::string_view b) { return decode_to_agent(b); });
+      break;
+    case 1:
+      round_trip(text, [](std::string_view b) { return decode_from_agent(b); });
+      break;
+    case 2:
+      round_trip(text, [](std::string_view b) { return decode_event(b); });
+      break;
+    case 3:
+      round_trip(text, [](std::string_view b) { return decode_job_view(b); });
+      break;
+    case 4:
+      round_trip(text, [](std::string_view b) { return decode_link(b); });
+      break;
+    case 5:
+      round_trip(span, [](std::span<const std::byte> b) { return decode_ps_request(b); });
+      break;
+    default:
+      round_trip(span, [](std::span<const std::byte> b) { return decode_ps_reply(b); });
+      break;
   }
   return 0;
 }

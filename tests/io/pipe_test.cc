@@ -465,7 +465,8 @@ TEST_F(HostileFeeder, CannotMakeAColumnReachOutOfItsBatch) {
            [](BatchHeader& h) {
              h.kind = BatchKind::kDense;
              h.cols = std::uint64_t{1} << 63;
-           }, [](BatchHeader& h) {  // offsets that fall, inside their column
+           },
+           [](BatchHeader& h) {  // offsets that fall, inside their column
              auto* offsets = reinterpret_cast<std::int64_t*>(reinterpret_cast<std::byte*>(&h) +
                                                              h.offsets.offset_bytes);
              offsets[1] = -1;

@@ -202,7 +202,8 @@ TEST(JobFile, NamesThePlaceOfASyntaxError) {
 
 // Found by fuzzing: toml++ counts on never seeing U+0495 and its neighbours here.
 TEST(JobFile, ALetterOutsideOfAStringIsAnErrorWithAPlace) {
-  for (const char* text : {"\xd2\x95", "n\xc3\xa9 = 1\n", "name = \xd2\x95", "[\xc4\x80]\n", "\xc2\xa1\n"})
+  for (const char* text :
+       {"\xd2\x95", "n\xc3\xa9 = 1\n", "name = \xd2\x95", "[\xc4\x80]\n", "\xc2\xa1\n"})
     EXPECT_THAT(problem_of(text, Syntax::kToml, "job.toml"), HasSubstr("job.toml:1:")) << text;
 }
 
@@ -274,11 +275,13 @@ TEST(JobFile, TellsWhyAFileCannotBeRead) {
 }
 
 TEST(JobFile, WhatItCallsGoodTheCoordinatorTakes) {
-  const auto parsed = parse_job("name = \"my job\"\n[role.main]\nargv = [\"true\"]\n", Syntax::kToml, "job.toml");
+  const auto parsed =
+      parse_job("name = \"my job\"\n[role.main]\nargv = [\"true\"]\n", Syntax::kToml, "job.toml");
   ASSERT_FALSE(parsed.has_value());
   EXPECT_THAT(parsed.error().context, HasSubstr("job.toml:1:"));
   EXPECT_THAT(parsed.error().context, HasSubstr("a job's name"));
-  const auto many = parse_job("[role.main]\nargv = [\"true\"]\ncount = 65537\n", Syntax::kToml, "job.toml");
+  const auto many =
+      parse_job("[role.main]\nargv = [\"true\"]\ncount = 65537\n", Syntax::kToml, "job.toml");
   ASSERT_FALSE(many.has_value());
   EXPECT_THAT(many.error().context, HasSubstr("65536"));
 }
@@ -309,12 +312,15 @@ path = "/out/model"
 }
 
 TEST(JobFile, NamesThePlaceOfAWrongOutput) {
-  const auto spec = parse_job("[role.main]\nargv = [\"true\"]\n[output.m]\npath = \"out\"\nrole = \"mian\"\n",
-                              Syntax::kToml, "job.toml");
+  const auto spec =
+      parse_job("[role.main]\nargv = [\"true\"]\n[output.m]\npath = \"out\"\nrole = \"mian\"\n",
+                Syntax::kToml, "job.toml");
   ASSERT_FALSE(spec.has_value());
   EXPECT_THAT(spec.error().context, HasSubstr("job.toml:4:8: path must be the absolute path"));
-  EXPECT_THAT(spec.error().context, HasSubstr("job.toml:5:8: output 'm': no role 'mian'; did you mean 'main'?"));
-  const auto port = parse_job("[role.main]\nargv = [\"true\"]\nready = \"port\"\n", Syntax::kToml, "job.toml");
+  EXPECT_THAT(spec.error().context,
+              HasSubstr("job.toml:5:8: output 'm': no role 'mian'; did you mean 'main'?"));
+  const auto port =
+      parse_job("[role.main]\nargv = [\"true\"]\nready = \"port\"\n", Syntax::kToml, "job.toml");
   ASSERT_FALSE(port.has_value());
   EXPECT_THAT(port.error().context, HasSubstr("leased port"));
 }

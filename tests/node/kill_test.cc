@@ -278,9 +278,8 @@ class Kill : public ::testing::TestWithParam<std::string> {
 
   void print_workers(const std::string& job) {
     for (const char* task : {"worker/0", "worker/1", "ps/0", "ps/1"})
-      std::fprintf(
-          stderr, "%s: %s\n", task,
-          cluster().get_text("/api/v1/jobs/" + job + "/logs/" + task + "/stderr").c_str());
+      std::fprintf(stderr, "%s: %s\n", task,
+                   cluster().get_text("/api/v1/jobs/" + job + "/logs/" + task + "/stderr").c_str());
   }
 
   /// A worker, a shard, or the shim of one of them; which task it was.

@@ -36,7 +36,7 @@ class Process {
 };
 
 struct HttpAnswer {
-  int status = 0;  ///< 0 = no connection
+  int status = 0;    ///< 0 = no connection
   std::string text;  ///< the body as it came
   nlohmann::json body;
 };

@@ -138,7 +138,8 @@ std::set<std::string> socket_inodes(pid_t pid) {
   return out;
 }
 
-/// TCP and Unix sockets on which the processes that carry `folder` in their command line or environment listen.
+/// TCP and Unix sockets on which the processes that carry `folder` in their command line or
+/// environment listen.
 std::vector<Listener> listeners_of(const std::string& folder) {
   std::map<std::string, std::string> owner;  // inode -> program
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -208,7 +209,8 @@ int connect_to(const Listener& listener, int seconds) {
   return -1;
 }
 
-/// Sends, says that no more comes, and returns what came back until the peer closed or was silent for `seconds`.
+/// Sends, says that no more comes, and returns what came back until the peer closed or was silent
+/// for `seconds`.
 std::string answer_to(const Listener& listener, const std::string& bytes, int seconds = 2) {
   const int fd = connect_to(listener, seconds);
   if (fd < 0) return "";
@@ -290,7 +292,8 @@ struct StrangersAtWork : ::testing::Test {
       cluster.wait_final(job);
     }
   }
-  /// Waits until the worker has printed more than `count` lines; how many there are, 0 when none more came.
+  /// Waits until the worker has printed more than `count` lines; how many there are, 0 when none
+  /// more came.
   std::size_t batches_after(std::size_t count) {
     const SystemClock clock;
     for (const TimePoint until = clock.now() + std::chrono::seconds(40); clock.now() < until;) {
@@ -304,8 +307,7 @@ struct StrangersAtWork : ::testing::Test {
   std::set<std::int64_t> tasks() {
     std::set<std::int64_t> pids;
     const nlohmann::json list = cluster.get("/api/v1/jobs/" + job).body.at("tasks");
-    for (const auto& task : list)
-      pids.insert(task.value("pid", 0));
+    for (const auto& task : list) pids.insert(task.value("pid", 0));
     return pids;
   }
   void expect_unharmed() {

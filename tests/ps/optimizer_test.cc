@@ -265,8 +265,8 @@ TEST(Optimizer, AWaveStepsEachRowOnce) {
   EXPECT_EQ(rows, alone);
 }
 
-// tests/ps/recorded/record_torch.py wrote the file: per optimizer a line of hyperparameters, then per
-// step the gradient and the weights that torch.optim made of it.
+// tests/ps/recorded/record_torch.py wrote the file: per optimizer a line of hyperparameters, then
+// per step the gradient and the weights that torch.optim made of it.
 TEST(Optimizer, AgreesWithWhatTorchComputed) {
   const char* root = std::getenv("DLRUN_SOURCE_DIR");
   std::ifstream in(std::string(root == nullptr ? "." : root) +

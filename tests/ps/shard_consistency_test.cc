@@ -152,7 +152,7 @@ std::vector<Pulled> run(HandShard& shard, const Program& program, std::uint64_t 
       const std::uint64_t fate = rng.below(20);
       // 0: it will come once more
       if (fate != 0) network.erase(network.begin() + static_cast<std::ptrdiff_t>(at));
-      if (fate == 1) continue;                           // lost on the way there
+      if (fate == 1) continue;  // lost on the way there
       for (const Reply& reply : shard.ask(m.header, m.keys, m.grads, m.worker,
                                           ps::at(static_cast<std::int64_t>(step / 1000)))) {
         if (rng.below(20) == 0) continue;  // lost on the way back

@@ -168,8 +168,8 @@ TEST(SlotMove, PushesOfAnOpenClockMoveWithTheirSlot) {
   for (const std::uint64_t key : keys) EXPECT_EQ(two.value(key), 2);
 }
 
-// One push cut under the first map, whose keys come to the same shard one move after the other, each
-// part under the number of the whole.
+// One push cut under the first map, whose keys come to the same shard one move after the other,
+// each part under the number of the whole.
 TEST(SlotMove, PartsOfOnePushThatMeetAtAShardAllApply) {
   for (const bool known_before : {false, true}) {
     for (const bool slow : {false, true}) {

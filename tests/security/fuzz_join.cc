@@ -1,5 +1,6 @@
-// Fuzz entry of the join request: who holds a token (first byte odd) or does not sends a node's name, up to the first newline, and a
-// signing request; or a certificate to renew. A certificate is granted only for a token and a valid name, and is the CA's.
+// Fuzz entry of the join request: who holds a token (first byte odd) or does not sends a node's
+// name, up to the first newline, and a signing request; or a certificate to renew. A certificate is
+// granted only for a token and a valid name, and is the CA's.
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -28,9 +29,12 @@ struct Cluster {
     clock.advance(std::chrono::hours(24 * 365 * 50));
     ca = make_ca("fuzz", clock.wall()).value();
     key = make_key().value();
-    folder = (std::filesystem::temp_directory_path() / ("dlrun-fuzz-join-" + std::to_string(::getpid()))).string();
+    folder =
+        (std::filesystem::temp_directory_path() / ("dlrun-fuzz-join-" + std::to_string(::getpid())))
+            .string();
     std::filesystem::create_directories(folder);
-    tokens = JoinTokens::open(folder + "/tokens", ca_fingerprint(ca.certificate_pem).value()).value();
+    tokens =
+        JoinTokens::open(folder + "/tokens", ca_fingerprint(ca.certificate_pem).value()).value();
     token = tokens->issue(std::chrono::hours(24), clock.wall()).value();
     open_book();
   }

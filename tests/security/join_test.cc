@@ -134,7 +134,8 @@ TEST_F(JoinTest, TheListenerTakesARenewedCertificateWithoutAPause) {
   EXPECT_GT(renewed.renew_at, cluster.renew_at);
   ASSERT_TRUE(listener->reload(renewed.files));
   const std::string token = tokens->issue(minutes(5), clock.wall()).value();
-  // The renewed one begins near the end of the first: at today's clock it does not count, so a client that sees it refuses.
+  // The renewed one begins near the end of the first: at today's clock it does not count, so a
+  // client that sees it refuses.
   EXPECT_EQ(join_cluster(target, token, "node-1", temp / "agent", clock.wall()).error().code,
             Errc::kPermissionDenied);
 }

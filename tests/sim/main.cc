@@ -27,9 +27,11 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   dlrun::sim::Options& options = dlrun::sim::mutable_options();
   // A new stretch of seeds every day: the base is printed, a failure prints its seed.
-  options.from =
-      static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch() / std::chrono::hours(24)) * 1'000'000;
-  if (const char* is_long = std::getenv("DLRUN_LONG"); is_long != nullptr && std::string(is_long) == "1")
+  options.from = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
+                                            std::chrono::hours(24)) *
+                 1'000'000;
+  if (const char* is_long = std::getenv("DLRUN_LONG");
+      is_long != nullptr && std::string(is_long) == "1")
     options.seeds = 20'000;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];

@@ -26,8 +26,8 @@ TEST_P(PlantedBug, IsFound) {
     settings.bugs.name = GetParam().name;
     const WorldResult result = World(settings).run();
     if (!result.violation) continue;
-    std::printf("%s: found by seed %llu: %s\n", GetParam().name, static_cast<unsigned long long>(seed),
-                result.violation->c_str());
+    std::printf("%s: found by seed %llu: %s\n", GetParam().name,
+                static_cast<unsigned long long>(seed), result.violation->c_str());
     return;
   }
   FAIL() << GetParam().name << " was not found in " << GetParam().seeds_max << " seeds";
@@ -44,8 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"returning_node_not_fenced", 300}, Planted{"accept_stale_lease", 300},
         Planted{"accept_stale_update", 300}, Planted{"lease_repeat_granted_again", 300},
         Planted{"split_done_not_recorded", 300}, Planted{"barrier_counts_repeats", 300},
-        Planted{"slots_released_early", 300},
-        Planted{"shard_loss_ignored", 300},
+        Planted{"slots_released_early", 300}, Planted{"shard_loss_ignored", 300},
         // clocks and disks
         Planted{"lease_on_wall_clock", 300}, Planted{"store_acks_before_durable", 300},
         // parameters

@@ -40,9 +40,10 @@ constexpr Counter kCounters[] = {{"records", &WorldResult::log_records},
                                  {"refused by their decoder", &WorldResult::packets_refused}};
 
 std::string describe(const WorldResult& r) {
-  std::string text = std::to_string(r.acked) + " jobs acknowledged, " + std::to_string(r.succeeded) +
-                     " succeeded, " + std::to_string(r.failed) + " failed, " +
-                     std::to_string(r.cancelled) + " cancelled, " + std::to_string(r.lost) + " lost";
+  std::string text = std::to_string(r.acked) + " jobs acknowledged, " +
+                     std::to_string(r.succeeded) + " succeeded, " + std::to_string(r.failed) +
+                     " failed, " + std::to_string(r.cancelled) + " cancelled, " +
+                     std::to_string(r.lost) + " lost";
   for (const Counter& c : kCounters) text += ", " + std::to_string(r.*c.value) + " " + c.name;
   return text;
 }
@@ -84,8 +85,8 @@ TEST(Sim, HoldsItsInvariantsUnderFaults) {
   std::uint64_t violated = 0;
   WorldResult sum;
   while (violated < 5) {
-    const bool enough = want.seeds != 0 ? played >= want.seeds
-                                        : elapsed() >= std::chrono::seconds(want.seconds);
+    const bool enough =
+        want.seeds != 0 ? played >= want.seeds : elapsed() >= std::chrono::seconds(want.seconds);
     if (enough) break;
     const std::uint64_t seed = want.from + played++;
     const WorldResult result = World(settings_of(seed)).run();

@@ -1,5 +1,6 @@
-// Fuzz entry of the task socket: a stream of bytes as a user's process can send them to its agent -> frames -> messages of either
-// direction. What decodes encodes and decodes to itself; a frame is never longer than what is there.
+// Fuzz entry of the task socket: a stream of bytes as a user's process can send them to its agent
+// -> frames -> messages of either direction. What decodes encodes and decodes to itself; a frame is
+// never longer than what is there.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -92,7 +92,8 @@ class Task : public testing::Test {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, seconds(30), done);
   }
-  template <class M> std::vector<M> all_of() {  // under mutex_
+  template <class M>
+  std::vector<M> all_of() {  // under mutex_
     std::vector<M> list;
     for (const auto& [kind, m] : got_) {
       if (const auto* typed = std::get_if<M>(&m)) list.push_back(*typed);

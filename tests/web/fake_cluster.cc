@@ -121,7 +121,8 @@ Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
       if (event.sequence > events->after && (events->job.value == 0 || events->job == event.job) &&
           reply.events.size() < events->limit)
         reply.events.push_back(event);
-    reply.last = reply.events.size() < events->limit ? events_.size() : reply.events.back().sequence;
+    reply.last =
+        reply.events.size() < events->limit ? events_.size() : reply.events.back().sequence;
     out = cluster::ApiReply(std::move(reply));
   } else {
     out = cluster::ApiReply(cluster::Health{

@@ -1,6 +1,7 @@
-// Fuzz entry of the REST port, without sockets: bytes as a stranger (or somebody with the token) sends them -> the HTTP parser with
-// the server's bounds -> the router -> the answer, streams included. The first byte says how much of a good request stands before
-// the rest. Whatever comes: one answer to each request, never 500, and without the token the control plane is not even asked.
+// Fuzz entry of the REST port, without sockets: bytes as a stranger (or somebody with the token)
+// sends them -> the HTTP parser with the server's bounds -> the router -> the answer, streams
+// included. The first byte says how much of a good request stands before the rest. Whatever comes:
+// one answer to each request, never 500, and without the token the control plane is not even asked.
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
@@ -82,7 +83,8 @@ class Logs final : public web::LogSource {
   Result<web::LogSlice> read(const TaskId&, web::LogStream, std::uint64_t offset,
                              std::size_t bytes_max) override {
     static const std::string text = "one line\nand \xff another\n";
-    web::LogSlice slice{.offset = std::min<std::uint64_t>(offset, text.size()), .size = text.size()};
+    web::LogSlice slice{.offset = std::min<std::uint64_t>(offset, text.size()),
+                        .size = text.size()};
     slice.bytes = text.substr(slice.offset, bytes_max);
     slice.complete = true;
     return slice;
@@ -165,7 +167,8 @@ void answer(Server& server, const web::Request& request) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   std::string bytes(reinterpret_cast<const char*>(data + 1), size - 1);
-  const std::string head = "Host: localhost\r\nAuthorization: Bearer " + std::string(kToken) + "\r\n";
+  const std::string head =
+      "Host: localhost\r\nAuthorization: Bearer " + std::string(kToken) + "\r\n";
   switch (data[0] % 4) {
     case 0:
       break;
@@ -177,8 +180,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       bytes = "GET /api/v1/" + bytes + " HTTP/1.1\r\n" + head + "\r\n";
       break;
     default:
-      bytes = "POST /api/v1/jobs HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: " +
-              std::to_string(bytes.size()) + "\r\n\r\n" + bytes;
+      bytes = "POST /api/v1/jobs HTTP/1.1\r\n" + head +
+              "Content-Type: application/json\r\nContent-Length: " + std::to_string(bytes.size()) +
+              "\r\n\r\n" + bytes;
       break;
   }
   Server server;

@@ -31,7 +31,8 @@ TEST(ControlCodec, EveryMessageComesBackAsItWasSent) {
     EXPECT_TRUE(*back == message) << "kind " << message.index();
     kinds |= std::size_t{1} << message.index();
   }
-  EXPECT_EQ(kinds + 1, std::size_t{1} << std::variant_size_v<cluster::ToAgent>) << "a message without a sample";
+  EXPECT_EQ(kinds + 1, std::size_t{1} << std::variant_size_v<cluster::ToAgent>)
+      << "a message without a sample";
   kinds = 0;
   for (const auto& message : wire_test::from_agent()) {
     const auto back = wire::decode_from_agent(wire::encode(message));
@@ -39,11 +40,13 @@ TEST(ControlCodec, EveryMessageComesBackAsItWasSent) {
     EXPECT_TRUE(*back == message) << "kind " << message.index();
     kinds |= std::size_t{1} << message.index();
   }
-  EXPECT_EQ(kinds + 1, std::size_t{1} << std::variant_size_v<cluster::FromAgent>) << "a message without a sample";
+  EXPECT_EQ(kinds + 1, std::size_t{1} << std::variant_size_v<cluster::FromAgent>)
+      << "a message without a sample";
 }
 
 TEST(ControlCodec, ANulByteInATextIsRefused) {
-  std::string bytes = wire::encode(cluster::FromAgent{cluster::Heartbeat{NodeId{"node-one"}, Incarnation{1}, 1}});
+  std::string bytes =
+      wire::encode(cluster::FromAgent{cluster::Heartbeat{NodeId{"node-one"}, Incarnation{1}, 1}});
   const std::size_t at = bytes.find("node-one");
   ASSERT_NE(at, std::string::npos);
   ASSERT_TRUE(wire::decode_from_agent(bytes).has_value());
@@ -55,8 +58,10 @@ TEST(ControlCodec, ANulByteInATextIsRefused) {
 
 TEST(ControlCodec, BrokenBytesAreAnErrorNotACrash) {
   std::uint64_t seed = 1;
-  for (const auto& message : wire_test::to_agent()) mutate(wire::encode(message), ++seed, wire::decode_to_agent);
-  for (const auto& message : wire_test::from_agent()) mutate(wire::encode(message), ++seed, wire::decode_from_agent);
+  for (const auto& message : wire_test::to_agent())
+    mutate(wire::encode(message), ++seed, wire::decode_to_agent);
+  for (const auto& message : wire_test::from_agent())
+    mutate(wire::encode(message), ++seed, wire::decode_from_agent);
   EXPECT_EQ(wire::decode_to_agent("").error().code, Errc::kCorrupt);
   EXPECT_EQ(wire::decode_from_agent("1234567").error().code, Errc::kCorrupt);
 }
@@ -69,13 +74,16 @@ TEST(EventCodec, EveryEventComesBackAsItWasWritten) {
     EXPECT_TRUE(*back == event) << kind_of(event);
     kinds |= std::size_t{1} << event.index();
   }
-  EXPECT_EQ(kinds + 1, std::size_t{1} << std::variant_size_v<cluster::Event>) << "an event without a sample";
-  EXPECT_TRUE(wire::decode_job_view(wire::encode(wire_test::job_view())).value() == wire_test::job_view());
+  EXPECT_EQ(kinds + 1, std::size_t{1} << std::variant_size_v<cluster::Event>)
+      << "an event without a sample";
+  EXPECT_TRUE(wire::decode_job_view(wire::encode(wire_test::job_view())).value() ==
+              wire_test::job_view());
 }
 
 TEST(EventCodec, BrokenBytesAreAnErrorNotACrash) {
   std::uint64_t seed = 100;
-  for (const auto& event : wire_test::events()) mutate(wire::encode(event), ++seed, wire::decode_event);
+  for (const auto& event : wire_test::events())
+    mutate(wire::encode(event), ++seed, wire::decode_event);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ std::string hex(const std::string& bytes) {
 
 std::string unhex(const std::string& text) {
   std::string out;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) out += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    out += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
   return out;
 }
 
@@ -41,7 +42,8 @@ std::map<std::string, std::string> recorded() {
 }
 
 template <class Messages, class Decode>
-void check(const char* kind, const Messages& messages, const std::map<std::string, std::string>& lines, Decode decode) {
+void check(const char* kind, const Messages& messages,
+           const std::map<std::string, std::string>& lines, Decode decode) {
   const bool record = std::getenv("DLRUN_RECORD") != nullptr;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string name = kind + std::to_string(i);

@@ -18,7 +18,8 @@ inline const Epoch kEpoch{7, 41};
 inline sched::Resources resources() { return {2500, std::int64_t{3} << 30, 2, 4}; }
 inline sched::Slot slot() { return {NodeId("node-1"), {9000, 65535}, {"GPU-1", "GPU-2"}}; }
 inline sched::NodeCapacity capacity() {
-  return {NodeId("node-1"), 16000, std::int64_t{64} << 30, {"GPU-1"}, {9000, 500}, {{"zone", "a"}, {"disk", ""}}};
+  return {NodeId("node-1"), 16000,       std::int64_t{64} << 30,
+          {"GPU-1"},        {9000, 500}, {{"zone", "a"}, {"disk", ""}}};
 }
 inline io::InputSpec input() {
   io::InputSpec spec;
@@ -39,7 +40,12 @@ inline io::InputSpec input() {
   return spec;
 }
 inline TaskEnd task_end() {
-  return {.cause = Cause::kOom, .code = -3, .signal = 9, .peak_bytes = 1ull << 40, .limit_bytes = 1ull << 39, .detail = kBytes};
+  return {.cause = Cause::kOom,
+          .code = -3,
+          .signal = 9,
+          .peak_bytes = 1ull << 40,
+          .limit_bytes = 1ull << 39,
+          .detail = kBytes};
 }
 inline JobSpec job_spec() {
   JobSpec spec;
@@ -71,7 +77,9 @@ inline JobSpec job_spec() {
   return spec;
 }
 /// What later versions added.
-inline std::vector<OutputSpec> outputs() { return {{"model", "/out/\xff", "worker"}, {"b", "/c", "ps"}}; }
+inline std::vector<OutputSpec> outputs() {
+  return {{"model", "/out/\xff", "worker"}, {"b", "/c", "ps"}};
+}
 inline JobSpec job_spec_2() {
   JobSpec spec = job_spec();
   spec.roles[0].ready = ReadyWhen::kPort;
@@ -80,18 +88,31 @@ inline JobSpec job_spec_2() {
   return spec;
 }
 inline TaskUpdate update() {
-  return {.task = kTask, .epoch = kEpoch, .state = TaskState::kEnded, .end = task_end(), .ready = {"tcp://[::1]:5", kBytes}, .pid = 4711};
+  return {.task = kTask,
+          .epoch = kEpoch,
+          .state = TaskState::kEnded,
+          .end = task_end(),
+          .ready = {"tcp://[::1]:5", kBytes},
+          .pid = 4711};
 }
 inline ps::PsView ps_view() {
   ps::PsView view;
   view.map = ps::SlotMap::even(3, kEpoch);
-  view.shards = {{ShardId(0), "tcp://10.0.0.1:5", "/run/x", NodeId("n0")}, {ShardId(1), "tcp://10.0.0.2:6", "", NodeId("n1")}, {}};
+  view.shards = {{ShardId(0), "tcp://10.0.0.1:5", "/run/x", NodeId("n0")},
+                 {ShardId(1), "tcp://10.0.0.2:6", "", NodeId("n1")},
+                 {}};
   view.token.fill(0xab);
   view.workers = 2;
   return view;
 }
 inline io::LeaseAnswer lease_answer() {
-  return {io::LeaseState::kEndOfInput, {io::Split{.id = 5, .pass = 1, .uri = kBytes, .etag = "e", .begin = 1ull << 33, .end = (1ull << 33) + 7}}};
+  return {io::LeaseState::kEndOfInput,
+          {io::Split{.id = 5,
+                     .pass = 1,
+                     .uri = kBytes,
+                     .etag = "e",
+                     .begin = 1ull << 33,
+                     .end = (1ull << 33) + 7}}};
 }
 inline JobView job_view() {
   JobView view;
@@ -109,13 +130,24 @@ inline JobView job_view() {
   view.first_failed = kTask;
   view.reason = "because";
   view.exit_code = 137;
-  view.tasks = {TaskView{.task = kTask, .node = NodeId("node-1"), .state = TaskState::kEnded, .end = task_end(), .pid = 7,
-                         .ports = {1, 2}, .progress = 1, .started = {4}, .ended = {5}}};
+  view.tasks = {TaskView{.task = kTask,
+                         .node = NodeId("node-1"),
+                         .state = TaskState::kEnded,
+                         .end = task_end(),
+                         .pid = 7,
+                         .ports = {1, 2},
+                         .progress = 1,
+                         .started = {4},
+                         .ended = {5}}};
   return view;
 }
 
 inline std::vector<ToAgent> to_agent() {
-  PrepareTask prepare{.task = kTask, .epoch = kEpoch, .job_name = "digits", .owner = "ada", .program = RoleProgram::kShardHost};
+  PrepareTask prepare{.task = kTask,
+                      .epoch = kEpoch,
+                      .job_name = "digits",
+                      .owner = "ada",
+                      .program = RoleProgram::kShardHost};
   prepare.argv = {"python3", "", kBytes};
   prepare.env = {{"A", kBytes}};
   prepare.cwd = "/x";
@@ -132,8 +164,15 @@ inline std::vector<ToAgent> to_agent() {
   PrepareTask prepare_2 = prepare;
   prepare_2.ready = ReadyWhen::kTold;
   prepare_2.outputs = outputs();
-  return {RegisterAck{3, std::chrono::seconds(10), std::chrono::seconds(1), "tcp://c:1", "key", {kTask, kShard}},
-          prepare, start, start_plain,
+  return {RegisterAck{3,
+                      std::chrono::seconds(10),
+                      std::chrono::seconds(1),
+                      "tcp://c:1",
+                      "key",
+                      {kTask, kShard}},
+          prepare,
+          start,
+          start_plain,
           StopTask{kTask, kEpoch, std::chrono::seconds(30), Cause::kSibling},
           WorkerGone{kShard, kTask, kEpoch},
           BarrierDone{kTask, kEpoch, kBytes, 4},
@@ -149,7 +188,12 @@ inline std::vector<ToAgent> to_agent() {
 inline std::vector<FromAgent> from_agent() {
   TaskUpdate warned = update();
   warned.warning = kBytes;
-  return {Register{NodeId("node-1"), Incarnation(77), "10.0.0.9", capacity(), {update(), TaskUpdate{}}, "0.1.0"},
+  return {Register{NodeId("node-1"),
+                   Incarnation(77),
+                   "10.0.0.9",
+                   capacity(),
+                   {update(), TaskUpdate{}},
+                   "0.1.0"},
           Heartbeat{NodeId("node-1"), Incarnation(77), 5},
           update(),
           Progress{kTask, kEpoch, 0.35, kBytes},
@@ -170,7 +214,8 @@ inline std::vector<Event> events() {
           NodeStateChanged{NodeId("node-1"), Incarnation(77), NodeState::kFenced, kBytes},
           JobSubmitted{JobId(12), job_spec(), kBytes, ~0ull, {123}},
           JobPlaced{JobId(12), Generation(2), kEpoch, {{kTask, "10.0.0.9", slot()}}, {5}},
-          JobStateChanged{JobId(12), Generation(2), JobState::kStopping, Cause::kTimeLimit, kBytes, {6}},
+          JobStateChanged{
+              JobId(12), Generation(2), JobState::kStopping, Cause::kTimeLimit, kBytes, {6}},
           TaskEnded{kTask, kEpoch, task_end(), {7}},
           JobKillRequested{JobId(12), kBytes, {8}},
           GenerationEnded{JobId(12), Generation(2), Cause::kNodeLost, kBytes, {9}},

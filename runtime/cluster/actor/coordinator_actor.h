@@ -25,7 +25,7 @@ struct CoordinatorActorOptions {
   caf::actor reader;                            ///< of the log; none: the store answers reads
   /// Something of the job (0 = the cluster) changed, and the answers to calls show it.
   std::function<void(JobId)> on_change;
-  Meters* meters = nullptr;  ///< outlives the actor; may be null
+  Meters* meters = nullptr;        ///< outlives the actor; may be null
   std::uint32_t calls_max = 4096;  ///< API calls under way; above: kOverloaded
 };
 

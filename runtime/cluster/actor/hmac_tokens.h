@@ -20,7 +20,8 @@ class HmacTokens final : public TokenIssuer {
   std::string key_;
 };
 
-/// What a node shows for a task's logs: a MAC under the task's token, which only the node that the task was given to holds.
+/// What a node shows for a task's logs: a MAC under the task's token, which only the node that the
+/// task was given to holds.
 std::string log_proof(const Token& task_token, const NodeId& node);
 /// The coordinator's side of it. Constant time in `proof`.
 bool may_ship(const TokenIssuer& tokens, const NodeId& node, const TaskId& task, Epoch epoch,

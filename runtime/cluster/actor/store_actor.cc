@@ -53,10 +53,9 @@ void commit(Self* self, std::vector<Waiting> group) {
   }
   if (last || group.size() == 1) {
     for (std::size_t i = 0; i < group.size(); ++i)
-      self->send(group[i].asker,
-                 StoreDone{group[i].persist.id,
-                           last ? Status{} : Status(tl::unexpected(last.error())),
-                           std::move(jobs[i])});
+      self->send(group[i].asker, StoreDone{group[i].persist.id,
+                                           last ? Status{} : Status(tl::unexpected(last.error())),
+                                           std::move(jobs[i])});
     return;
   }
   // Refused together (a full disk refuses a large group first): each by itself, in order.
@@ -82,8 +81,11 @@ void flush(Self* self) {
 template <class Actor>
 void answer(Actor* self, ControlLog& log, const StoreRead& message) {
   const caf::actor asker = caf::actor_cast<caf::actor>(self->current_sender());
-  std::visit([&](const auto& query) { self->send(asker, StoreAnswer{query.call, log.read(query)}); },
-             message.query);
+  std::visit(
+      [&](const auto& query) {
+        self->send(asker, StoreAnswer{query.call, log.read(query)});
+      },
+      message.query);
 }
 
 struct ReaderState {

@@ -1,7 +1,8 @@
 #pragma once
 /// runtime/cluster/actor/store_actor.h: the one writer of the log, on a thread of its own. Group
 /// commit: what arrives while a commit is under way makes the next one; each asker hears StoreDone
-/// after the fsync. Reads go through it too, unless there is a reader. Takes StoreEvents, StoreRead, StoreTerm, StoreRetire.
+/// after the fsync. Reads go through it too, unless there is a reader. Takes StoreEvents,
+/// StoreRead, StoreTerm, StoreRetire.
 /// Bounds: events_per_commit_max; each core has one StoreEvents under way.
 
 #include <caf/fwd.hpp>
@@ -21,7 +22,8 @@ struct StoreOptions {
   Duration retention{std::chrono::hours(24 * 30)};  ///< of finished jobs
   Duration retire_every{std::chrono::hours(1)};
   std::uint32_t retire_jobs_max = 1000;
-  /// Jobs that retention forgot: what else is kept of them may go. On the store's thread: must not block.
+  /// Jobs that retention forgot: what else is kept of them may go. On the store's thread: must not
+  /// block.
   std::function<void(const std::vector<JobId>&)> on_retired;
   std::function<void(const std::string&)> log;  ///< one line: what retention could not do
 };

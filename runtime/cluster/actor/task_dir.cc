@@ -108,10 +108,10 @@ std::vector<FoundDir> scan_task_dirs(const std::string& root, std::vector<std::s
   for (fs::directory_iterator it(root, ec), end; !ec && it != end; it.increment(ec)) {
     const std::string dir = it->path().string();
     Result<FoundDir> found = read_dir(dir);
-    if (found)
-      out.push_back(std::move(*found));
+    if (found) out.push_back(std::move(*found));
     // the agent ended while it made it: nothing ran
-    else if (found.error().code == Errc::kNotFound) remove_task_dir(dir);
+    else if (found.error().code == Errc::kNotFound)
+      remove_task_dir(dir);
     else if (broken != nullptr)
       broken->push_back(found.error().to_string());
   }

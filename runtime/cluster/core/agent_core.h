@@ -29,9 +29,9 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/base/planted_bugs.h"
 #include "runtime/cluster/core/msg.h"
 #include "runtime/cluster/core/now.h"
-#include "runtime/base/planted_bugs.h"
 
 namespace dlrun::cluster {
 

@@ -127,7 +127,8 @@ struct ListEvents {
 struct GetHealth {
   friend bool operator==(const GetHealth&, const GetHealth&) = default;
 };
-/// The node is lost from now on, whatever its lease says; one that is not known is no error. It comes back by registering.
+/// The node is lost from now on, whatever its lease says; one that is not known is no error. It
+/// comes back by registering.
 struct ExpelNode {
   NodeId node;
   std::string reason;
@@ -194,9 +195,9 @@ class ControlApi {
   using Reply = std::function<void(Result<ApiReply>)>;
   virtual ~ControlApi() = default;
   virtual void call(ApiCall request, Duration timeout, Reply reply) = 0;
-  /// Calls `listener` (on a thread of the callee; must not block) after something of the job (0 = the
-  /// cluster) was recorded or reported, and after the answers to calls show it, until the returned
-  /// handle is destroyed.
+  /// Calls `listener` (on a thread of the callee; must not block) after something of the job (0 =
+  /// the cluster) was recorded or reported, and after the answers to calls show it, until the
+  /// returned handle is destroyed.
   virtual std::shared_ptr<void> subscribe(std::function<void(JobId)> listener) = 0;
 };
 

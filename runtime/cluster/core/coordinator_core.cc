@@ -213,7 +213,8 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
     stale.clear();
   fence(node, stale, now);
   if (joined == Membership::Joined::kBack &&
-      membership_.find(node)->state == NodeState::kFenced)  // what the log shows between lost and up
+      // what the log shows between lost and up
+      membership_.find(node)->state == NodeState::kFenced)
     node_changed({node, NodeState::kFenced, "ends what it runs under epochs that are over"}, now);
   const Membership::Node& known = *membership_.find(node);
   placer_.set_schedulable(node, known.state == NodeState::kUp, std::string(to_string(known.state)));
@@ -257,7 +258,8 @@ void CoordinatorCore::route(const NodeId& from, const TaskId& task, Epoch epoch,
   const bool stale_wanted =
       (settings_.bugs.has("accept_stale_lease") && std::holds_alternative<LeaseSplits>(message)) ||
       (settings_.bugs.has("accept_stale_update") && std::holds_alternative<TaskUpdate>(message));
-  const bool to_job = task_is_live(task, epoch, from) || (stale_wanted && jobs_.count(task.job) != 0);
+  const bool to_job =
+      task_is_live(task, epoch, from) || (stale_wanted && jobs_.count(task.job) != 0);
   if (to_job)
     out_.push_back(ToJob{task.job, TaskMessage{from, message}});
   else
@@ -392,9 +394,11 @@ void CoordinatorCore::queue_gang(JobId id, LiveJob& job) {
   DLRUN_ASSERT(queued.has_value());
 }
 
-/// A larger one fits only where a smaller does, so the size is found by halving. Those ahead of it in the queue did not fit the room that
-/// it holds now, and get no other by its being given back: the next placement is its own.
-std::optional<sched::Placement> CoordinatorCore::widen(JobId id, LiveJob& job, sched::Placement smallest) {
+/// A larger one fits only where a smaller does, so the size is found by halving. Those ahead of it
+/// in the queue did not fit the room that it holds now, and get no other by its being given back:
+/// the next placement is its own.
+std::optional<sched::Placement> CoordinatorCore::widen(JobId id, LiveJob& job,
+                                                       sched::Placement smallest) {
   std::uint32_t widest = 0;
   for (const RoleSpec& role : job.spec->roles)
     widest = std::max(widest, role.count_max - role.count_min);

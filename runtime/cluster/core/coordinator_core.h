@@ -153,7 +153,8 @@ class CoordinatorCore {
   void node_changed(const NodeChange& change, Now now);
   void queue_gang(JobId id, LiveJob& job);
   void place_ready(Now now);
-  /// The placement of the largest size that fits now, of a job whose counts are ranges and whose smallest was just placed.
+  /// The placement of the largest size that fits now, of a job whose counts are ranges and whose
+  /// smallest was just placed.
   std::optional<sched::Placement> widen(JobId id, LiveJob& job, sched::Placement smallest);
   /// The job when it runs or waits; else nullptr, and the call is answered.
   LiveJob* find_live(std::uint64_t call, JobId job);

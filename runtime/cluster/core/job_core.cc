@@ -363,7 +363,8 @@ void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   report_due_ = true;
 }
 
-/// Once its end is on disk: a coordinator that restarts before may find the worker alive, and a shard takes nobody back.
+/// Once its end is on disk: a coordinator that restarts before may find the worker alive, and a
+/// shard takes nobody back.
 void JobCore::tell_gone(std::size_t worker, Now now) {
   if (tasks_[worker].end_durable) return;
   tasks_[worker].end_durable = true;

@@ -61,11 +61,11 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/base/planted_bugs.h"
 #include "runtime/cluster/core/barrier_set.h"
 #include "runtime/cluster/core/job_record.h"
 #include "runtime/cluster/core/now.h"
 #include "runtime/cluster/core/persist_gate.h"
-#include "runtime/base/planted_bugs.h"
 #include "runtime/cluster/core/tokens.h"
 
 namespace dlrun::cluster {

@@ -3,9 +3,9 @@
 ///
 ///   (unknown) -1-> Up <-2,3-> Suspect -4-> Lost -5-> Fenced -6-> Up
 ///                  Up -7-> Up (another incarnation)
-///   1: Register. 2: not heard for `suspect_after`. 3: heard again. 4: not heard for `lost_after`, or
-///   expel(): its tasks are lost. 5: Register of a lost node: it must first kill what ran under epochs that
-///   are over. 6: it reported all of them ended
+///   1: Register. 2: not heard for `suspect_after`. 3: heard again. 4: not heard for `lost_after`,
+///   or expel(): its tasks are lost. 5: Register of a lost node: it must first kill what ran under
+///   epochs that are over. 6: it reported all of them ended
 ///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports
 ///      their tasks.
 /// An incarnation that was replaced never comes back: its late messages are ignored (the last

@@ -30,7 +30,9 @@ enum class RoleProgram : std::uint8_t { kProcess = 0, kShardHost = 1 };
 /// host always says so itself.
 enum class ReadyWhen : std::uint8_t { kRunning = 0, kTold = 1, kPort = 2 };
 enum class EnvPolicy : std::uint8_t {
-  kClean = 0, kInherit = 1 };  ///< inherit: the submitter's, in JobSpec::submit_env
+  kClean = 0,
+  kInherit = 1
+};  ///< inherit: the submitter's, in JobSpec::submit_env
 
 using EnvList = std::vector<std::pair<std::string, std::string>>;  ///< values may hold '=', '|',
                                                                    ///< newlines, any byte but NUL

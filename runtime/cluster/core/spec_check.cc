@@ -50,8 +50,9 @@ Status check_resources(const sched::Resources& r, const std::string& place) {
 
 Status check_role(const RoleSpec& role, const std::string& at, const SpecLimits& limits) {
   if (!is_name(role.name))
-    return bad(at + ".name", "'" + role.name.substr(0, 64) +
-                                 "' must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
+    return bad(at + ".name",
+               "'" + role.name.substr(0, 64) +
+                   "' must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
   if (role.count_min < 1) return bad(at + ".count", "must be at least 1");
   if (role.count_max < role.count_min)
     return bad(at + ".count", "the range " + std::to_string(role.count_min) + " to " +
@@ -99,7 +100,8 @@ Status check_after(const JobSpec& spec) {
 }
 
 Status check_input(const io::InputSpec& input, const std::string& at) {
-  if (!is_name(input.name)) return bad(at + ".name", "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
+  if (!is_name(input.name))
+    return bad(at + ".name", "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
   if (input.uris.empty()) return bad(at + ".uris", "names no file");
   if (input.batch_rows == 0) return bad(at + ".batch_rows", "must be at least 1");
   if (input.split_bytes == 0) return bad(at + ".split_bytes", "must be at least 1");
@@ -109,8 +111,7 @@ Status check_input(const io::InputSpec& input, const std::string& at) {
 
 Status check_output(const JobSpec& spec, const OutputSpec& output, const std::string& at) {
   if (!is_name(output.name))
-    return bad(at + ".name",
-               "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
+    return bad(at + ".name", "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
   if (output.path.size() < 2 || output.path[0] != '/' || has_nul(output.path))
     return bad(at + ".path", "must be the absolute path of a folder");
   for (const RoleSpec& role : spec.roles)

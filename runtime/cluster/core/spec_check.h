@@ -19,7 +19,8 @@ struct SpecLimits {
 };
 inline constexpr SpecLimits kSpecLimits{};
 
-/// 1 to 64 of A-Z a-z 0-9 . _ - that does not begin with '-' or '.': a job's, an input's, an output's name.
+/// 1 to 64 of A-Z a-z 0-9 . _ - that does not begin with '-' or '.': a job's, an input's, an
+/// output's name.
 bool is_name(const std::string& name);
 
 /// kInvalidArgument with the place first: "roles[1].argv: a process role needs a program". First

@@ -42,9 +42,8 @@ class NcclAllreduce final : public Allreduce {
           cuda_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream"));
     DLRUN_TRY(reserve(std::max(data.size_bytes(), std::size_t{16})));
 
-    std::uint64_t lengths[2] = {
-        // the minima of n and ~n agree only when all n do
-        data.size(), ~std::uint64_t{data.size()}};
+    std::uint64_t lengths[2] = {// the minima of n and ~n agree only when all n do
+                                data.size(), ~std::uint64_t{data.size()}};
     DLRUN_TRY(copy(data_, lengths, sizeof lengths, cudaMemcpyHostToDevice));
     DLRUN_TRY(nccl_status(
         ncclAllReduce(data_, data_, 2, ncclUint64, ncclMin, communicator_, stream_), "allreduce"));

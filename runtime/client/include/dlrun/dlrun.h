@@ -75,9 +75,9 @@ typedef struct dlrun_session dlrun_session;
 
 typedef struct dlrun_session_options {
   size_t struct_size;
-  const char* socket;    /* path of the agent's socket; NULL = $DLRUN_SOCKET */
-  const char* token;     /* 64 hex digits; NULL = $DLRUN_TOKEN */
-  int64_t timeout_ms;    /* for the handshake */
+  const char* socket; /* path of the agent's socket; NULL = $DLRUN_SOCKET */
+  const char* token;  /* 64 hex digits; NULL = $DLRUN_TOKEN */
+  int64_t timeout_ms; /* for the handshake */
 } dlrun_session_options;
 
 /* `options` NULL = all from the environment that dlrun gives every task.
@@ -94,13 +94,13 @@ typedef struct dlrun_session_info {
   uint64_t job;
   const char* job_name;
   const char* role;
-  uint32_t rank;        /* 0 .. world - 1 within the role */
-  uint32_t world;       /* ranks of the role */
-  uint32_t generation;  /* gang starts of the job, from 1 */
-  uint32_t shards;      /* parameter shards of the job; 0 = none */
+  uint32_t rank;       /* 0 .. world - 1 within the role */
+  uint32_t world;      /* ranks of the role */
+  uint32_t generation; /* gang starts of the job, from 1 */
+  uint32_t shards;     /* parameter shards of the job; 0 = none */
   uint64_t epoch_term;
   uint64_t epoch_counter;
-  uint32_t inputs;      /* inputs that the job declares */
+  uint32_t inputs; /* inputs that the job declares */
 } dlrun_session_info;
 
 DLRUN_API int dlrun_session_get_info(dlrun_session* session, dlrun_session_info* info);
@@ -114,11 +114,12 @@ typedef struct dlrun_input_info {
 } dlrun_input_info;
 
 /* Input `index`; DLRUN_NOT_FOUND past the last. */
-DLRUN_API int dlrun_session_get_input(dlrun_session* session, uint32_t index, dlrun_input_info* info);
+DLRUN_API int dlrun_session_get_input(dlrun_session* session, uint32_t index,
+                                      dlrun_input_info* info);
 /* fraction in [0, 1]; text may be NULL. Does not wait for the agent. */
 DLRUN_API int dlrun_progress(dlrun_session* session, double fraction, const char* text);
-/* This task serves now: roles that come after its role may start. For a role with ready = "told"; elsewhere it does nothing.
- * Does not wait for the agent. */
+/* This task serves now: roles that come after its role may start. For a role with ready = "told";
+ * elsewhere it does nothing. Does not wait for the agent. */
 DLRUN_API int dlrun_ready(dlrun_session* session);
 /* Returns when every rank of the role has entered the barrier of this name. A name may be used
  * again. */
@@ -130,17 +131,22 @@ DLRUN_API int dlrun_stop_requested(dlrun_session* session, int* stop);
 
 typedef struct dlrun_table dlrun_table;
 
-enum { DLRUN_DENSE = 0, DLRUN_SPARSE = 1 };                                /* kind */
-enum { DLRUN_SGD = 0, DLRUN_ADAGRAD = 1, DLRUN_FTRL = 2, DLRUN_ASSIGN = 3 }; /* optimizer; ASSIGN: a push sets the row */
+enum { DLRUN_DENSE = 0, DLRUN_SPARSE = 1 }; /* kind */
+enum {
+  DLRUN_SGD = 0,
+  DLRUN_ADAGRAD = 1,
+  DLRUN_FTRL = 2,
+  DLRUN_ASSIGN = 3
+}; /* optimizer; ASSIGN: a push sets the row */
 enum { DLRUN_ZERO = 0, DLRUN_CONSTANT = 1, DLRUN_UNIFORM = 2, DLRUN_NORMAL = 3 }; /* initializer */
-enum { DLRUN_BSP = 0, DLRUN_SSP = 1, DLRUN_ASP = 2 };                      /* consistency */
+enum { DLRUN_BSP = 0, DLRUN_SSP = 1, DLRUN_ASP = 2 };                             /* consistency */
 
 typedef struct dlrun_table_options {
   size_t struct_size;
   const char* name;
   int32_t kind;
   int32_t optimizer;
-  uint64_t rows;       /* dense: keys are 0 .. rows - 1; sparse: 0 */
+  uint64_t rows; /* dense: keys are 0 .. rows - 1; sparse: 0 */
   uint32_t dim;
   float learning_rate; /* SGD and Adagrad eta; FTRL alpha */
   float beta;          /* FTRL */
@@ -149,12 +155,12 @@ typedef struct dlrun_table_options {
   float epsilon;       /* Adagrad */
   float accumulator;   /* Adagrad: where it starts */
   int32_t initializer;
-  float init_a;        /* constant: value; uniform: low; normal: mean */
-  float init_b;        /* uniform: high; normal: standard deviation */
+  float init_a; /* constant: value; uniform: low; normal: mean */
+  float init_b; /* uniform: high; normal: standard deviation */
   uint64_t seed;
   int32_t consistency;
-  uint32_t staleness;  /* SSP: clocks that the fastest worker may be ahead of the slowest */
-  int64_t timeout_ms;  /* of dlrun_table_open; a library from before version 2 waits the default */
+  uint32_t staleness; /* SSP: clocks that the fastest worker may be ahead of the slowest */
+  int64_t timeout_ms; /* of dlrun_table_open; a library from before version 2 waits the default */
 } dlrun_table_options;
 
 /* Fills in the defaults: sparse, dim 1, SGD 0.1, zeros, BSP. */
@@ -163,18 +169,20 @@ DLRUN_API void dlrun_table_options_init(dlrun_table_options* options, size_t str
 /* Makes the table on every shard, or finds it: every rank of the job opens the same name with the
  * same options. DLRUN_ALREADY_EXISTS: it is there with another schema. DLRUN_FAILED_PRECONDITION:
  * the job has no shards. */
-DLRUN_API int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options, dlrun_table** out);
+DLRUN_API int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options,
+                               dlrun_table** out);
 /* Frees the handle. What was pushed stays on the shards. */
 DLRUN_API void dlrun_table_close(dlrun_table* table);
 
 /* values [n, dim] of keys [n], in the order of `keys`; a key may occur twice. Under BSP and SSP it
  * waits until the clocks of the other workers allow it: DLRUN_DEADLINE_EXCEEDED names what it
  * waited for. */
-DLRUN_API int dlrun_table_pull(dlrun_table* table, const uint64_t* keys, size_t n, float* values, int64_t timeout_ms);
+DLRUN_API int dlrun_table_pull(dlrun_table* table, const uint64_t* keys, size_t n, float* values,
+                               int64_t timeout_ms);
 /* Applies grads [n, dim] through the table's optimizer, once, however often the network makes it
  * try. Duplicate keys are summed. Returns when the shards have it. */
-DLRUN_API int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t n, const float* grads,
-                               int64_t timeout_ms);
+DLRUN_API int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t n,
+                               const float* grads, int64_t timeout_ms);
 /* The whole of a dense table: values, grads [rows, dim]. */
 DLRUN_API int dlrun_table_pull_dense(dlrun_table* table, float* values, int64_t timeout_ms);
 DLRUN_API int dlrun_table_push_dense(dlrun_table* table, const float* grads, int64_t timeout_ms);
@@ -203,22 +211,23 @@ enum { DLRUN_PASS_END = 0, DLRUN_CSR = 1, DLRUN_MATRIX = 2 };
 typedef struct dlrun_batch {
   size_t struct_size;
   int32_t layout;
-  uint32_t pass;           /* trip over the data, from 0 */
-  uint64_t lease;          /* what dlrun_input_release wants; 0 = none */
+  uint32_t pass;  /* trip over the data, from 0 */
+  uint64_t lease; /* what dlrun_input_release wants; 0 = none */
   uint64_t rows;
-  uint64_t nnz;            /* CSR: entries of ids and values */
-  uint64_t columns;        /* matrix: features of a row */
-  const float* labels;     /* [rows] */
-  const int64_t* offsets;  /* CSR: [rows + 1], from 0 to nnz */
-  const uint64_t* ids;     /* CSR: [nnz] */
-  const float* values;     /* CSR: [nnz] */
-  const uint32_t* fields;  /* CSR of libffm: [nnz] */
-  const float* dense;      /* matrix: [rows, columns] */
+  uint64_t nnz;           /* CSR: entries of ids and values */
+  uint64_t columns;       /* matrix: features of a row */
+  const float* labels;    /* [rows] */
+  const int64_t* offsets; /* CSR: [rows + 1], from 0 to nnz */
+  const uint64_t* ids;    /* CSR: [nnz] */
+  const float* values;    /* CSR: [nnz] */
+  const uint32_t* fields; /* CSR of libffm: [nnz] */
+  const float* dense;     /* matrix: [rows, columns] */
 } dlrun_batch;
 
 /* DLRUN_NOT_FOUND: the job declares no input of this name. DLRUN_RESOURCE_EXHAUSTED: no memory for
  * the ring. */
-DLRUN_API int dlrun_input_open(dlrun_session* session, const char* name, int64_t timeout_ms, dlrun_input** out);
+DLRUN_API int dlrun_input_open(dlrun_session* session, const char* name, int64_t timeout_ms,
+                               dlrun_input** out);
 /* Unreleased batches must not be touched afterwards. */
 DLRUN_API void dlrun_input_close(dlrun_input* input);
 /* How many batches may be held at a time. */
