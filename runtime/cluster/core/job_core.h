@@ -1,19 +1,19 @@
 #pragma once
 /// runtime/cluster/core/job_core.h: one job, from its first placement to its one final state.
 ///
-///    HELD <----------------------------------11--------------------------------------+
-///     | ^                                                                             |
-///     11 11                                                                           |
-///     v |                                                                             |
-///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> (all have
-///   ended)
-///     ^ ^            |            |             |            |            ^      |    |    |     |
-///     | |            +------------+------6------+------------+------------+      |    |    9     12
-///     | |                                                                       |    |    |     v
-///     | +-------------------------------8---------------------------------------+    |    | COMMITTING
-///     |                                                                              |    |     13
-///     +--1-- PREEMPTED <-------------------------14----------------------------------+    v     v
-///   any without a place -10-> CANCELLED      SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST <-------+
+///    HELD <-----------------------------11-----------------------------+
+///     | ^                                                              |
+///    11 11                                                             |
+///     v |                                                              |
+///   PENDING -1-> ADMITTED -2-> STAGING -3-> STARTING -4-> RUNNING -5-> STOPPING -7-> all ended
+///     ^ ^            |            |             |            |            ^       |   |   |
+///     | |            +------------+------6------+------------+------------+       |   |   12
+///     | |                                                                         |   |   v
+///     | +--------------------------------8----------------------------------------+   9 COMMITTING
+///     |                                                                           |   |   |
+///     +--1-- PREEMPTED <-----------------------------14---------------------------+   |   13
+///                                                                                     v   v
+///   any without a place -10-> CANCELLED  SUCCEEDED FAILED CANCELLED TIMEOUT OOM LOST <+---+
 ///
 ///   1: Placed arrived: the gang holds slots under a new epoch.
 ///   2: PrepareTask went to each task's agent.
@@ -29,7 +29,8 @@
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
 ///   7: all tasks have ended, or their nodes are lost.
 ///   8: the cause is in the restart policy and restarts are left: a new generation, under a new
-///   epoch, queued. 9: by the verdict and the first failed task's cause; JobEnded recorded.
+///      epoch, queued.
+///   9: by the verdict and the first failed task's cause; JobEnded recorded.
 ///  10: killed before it was placed.
 ///  11: submitted or put on hold; released. A held job is queued nowhere.
 ///  12: every task that counts ended well and there are outputs: CommitGranted is recorded. From
