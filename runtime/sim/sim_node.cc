@@ -195,7 +195,6 @@ void SimNode::perform(const PublishOutputs& effect) {
 }
 
 // ---- input
-// -------------------------------------------------------------------------------------------------
 
 /// Reading takes its time: some leases are open when a node is lost.
 void SimNode::split_for(const TaskId& consumer, const io::Split& split) {

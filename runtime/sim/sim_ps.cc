@@ -36,7 +36,6 @@ std::span<const std::uint64_t> keys_in(const transport::Message& message,
 }  // namespace
 
 // ---- worker
-// --------------------------------------------------------------------------------------
 
 PsWorker::PsWorker(PsWorld& world, const NodeId& node, std::shared_ptr<const SimClock> clock,
                    const cluster::StartTask& start, const SimProgram& program,
@@ -185,7 +184,6 @@ void PsWorker::check_error(const Error& error) {
 }
 
 // ---- shard
-// ---------------------------------------------------------------------------------------
 
 ShardHost::ShardHost(PsWorld& world, const NodeId& node, std::shared_ptr<const SimClock> clock,
                      const cluster::StartTask& start, std::string endpoint)

@@ -245,7 +245,6 @@ class TaskClient::Impl {
   }
 
   // ---- the thread
-  // -----------------------------------------------------------------------------------------------
 
   void run() {
     auto backoff = kBackoffMin;
