@@ -4,7 +4,7 @@
 
 namespace dlrun::ps {
 
-Status Members::admit(WorkerId worker) {
+Status Members::may_admit(WorkerId worker) const {
   if (present_.contains(worker)) return {};
   if (left_.contains(worker))
     return fail(Errc::kFailedPrecondition, "this worker has left the job's clocks");
@@ -13,6 +13,11 @@ Status Members::admit(WorkerId worker) {
                 "all " + std::to_string(places_) +
                     " workers of the job have a clock already: this one is not among them");
   }
+  return {};
+}
+
+Status Members::admit(WorkerId worker) {
+  DLRUN_TRY(may_admit(worker));
   present_.insert(worker);
   return {};
 }

@@ -1,8 +1,8 @@
 #pragma once
 /// ps/core/clock_set.h: who has a clock (Members, one per shard) and how far each is (ClockSet, one
 /// per table). The set starts with as many members as the generation has workers, all at clock 0,
-/// most of them not yet known by name; a worker takes one of these places when it first speaks, and
-/// gives its place up when it leaves, known or not.
+/// most of them not yet known by name; a worker takes one of these places with its first operation
+/// that changes state (a pull takes none), and gives its place up when it leaves, known or not.
 /// Threads: single owner.
 
 #include <cstdint>
@@ -18,8 +18,10 @@ namespace dlrun::ps {
 class Members {
  public:
   explicit Members(std::uint32_t workers) : places_(workers) {}
-  /// OK when `worker` has a place or takes a free one. kFailedPrecondition: it has left, or no
-  /// place is free.
+  /// OK when `worker` has a place or could take a free one. kFailedPrecondition: it has left, or
+  /// no place is free.
+  Status may_admit(WorkerId worker) const;
+  /// As may_admit(); takes the place.
   Status admit(WorkerId worker);
   /// The place is gone. false: nothing changed (left before, or never had one and none is free).
   bool leave(WorkerId worker);

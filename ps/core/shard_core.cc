@@ -10,11 +10,6 @@ namespace {
 
 constexpr Duration kBudgetMax = std::chrono::hours(24);
 
-std::uint32_t seconds(TimePoint now) noexcept {
-  return static_cast<std::uint32_t>(
-      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
-}
-
 bool same_token(const std::array<std::uint8_t, 32>& a,
                 const std::array<std::uint8_t, 32>& b) noexcept {
   unsigned difference = 0;  // looks at every byte, so that time tells nothing
@@ -201,17 +196,17 @@ Status ShardCore::create_table(const RequestHeader& request) {
   return {};
 }
 
-Result<ShardCore::ClientState*> ShardCore::client_of(const RequestHeader& r) {
+Status ShardCore::room_for(ClientId client) const {
+  if (clients_.size() < settings_.clients_max || clients_.contains(client)) return {};
+  return fail(Errc::kOverloaded,
+              "this shard has " + std::to_string(clients_.size()) + " clients, its most");
+}
+
+ShardCore::ClientState& ShardCore::client_of(const RequestHeader& r) {
   const auto it = clients_.find(r.client);
-  if (it != clients_.end()) {
-    it->second.worker = r.worker;
-    return &it->second;
-  }
-  if (clients_.size() >= settings_.clients_max) {
-    return fail(Errc::kOverloaded,
-                "this shard has " + std::to_string(clients_.size()) + " clients, its most");
-  }
-  return &new_client(r.client, r.worker);
+  if (it == clients_.end()) return new_client(r.client, r.worker);
+  it->second.worker = r.worker;
+  return it->second;
 }
 
 ShardCore::ClientState& ShardCore::new_client(ClientId client, WorkerId worker) {
@@ -291,7 +286,8 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
     return {};
   }
 
-  if (waits_for_clocks(schema)) DLRUN_TRY(members_.admit(r.worker));
+  const bool waits = waits_for_clocks(schema);
+  if (waits) DLRUN_TRY(members_.may_admit(r.worker));
   const bool bsp = schema.consistency == Consistency::kBsp;
   if (const std::uint64_t clock = table.clocks().of(r.worker); bsp && r.clock != clock) {
     return fail(Errc::kFailedPrecondition,
@@ -304,12 +300,14 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
                                        std::to_string(table.kept_bytes()) +
                                        " bytes; a worker is far behind");
   }
-  DLRUN_ASSIGN(ClientState * client, client_of(r));
+  DLRUN_TRY(room_for(r.client));
 
+  // Nothing has changed so far, and nothing is refused from here on.
+  if (waits) DLRUN_TRY(members_.admit(r.worker));
   ++log_sequence_;
-  mark(r, *client, batch.keys);
+  mark(r, client_of(r), batch.keys);
   if (!bsp) {
-    table.apply(batch.keys, batch.grads, log_sequence_, seconds(now));
+    table.apply(batch.keys, batch.grads, log_sequence_, whole_seconds(now));
     return {};
   }
   table.keep(r.clock, {r.worker,
@@ -327,13 +325,14 @@ Status ShardCore::tune(const RequestHeader& r) {
   TableSchema changed = schema;
   changed.learning_rate = r.rate;
   DLRUN_TRY(validate(changed));
-  DLRUN_ASSIGN(ClientState * client, client_of(r));
-  if (client->window.look(r.sequence) != DedupWindow::Seen::kNew) {
+  const auto known = clients_.find(r.client);
+  if (known != clients_.end() && known->second.window.look(r.sequence) != DedupWindow::Seen::kNew) {
     ++repeated_;
     return {};
   }
+  DLRUN_TRY(room_for(r.client));
   ++log_sequence_;
-  mark(r, *client, {});
+  mark(r, client_of(r), {});
   if (schema.consistency == Consistency::kBsp && r.worker != kNoWorker) {
     table.set_rate_from(std::max(r.clock, lowest(table)), r.rate);
   } else {
@@ -346,18 +345,23 @@ Status ShardCore::advance(const RequestHeader& r, TimePoint now) {
   TableState& table = *table_of(r.table);
   if (r.worker == kNoWorker) return fail(Errc::kInvalidArgument, "only a worker has a clock");
   if (!waits_for_clocks(table.schema())) return {};
-  DLRUN_TRY(members_.admit(r.worker));
+  DLRUN_TRY(members_.may_admit(r.worker));
   if (r.clock <= table.clocks().of(r.worker)) return {};
+  DLRUN_TRY(members_.admit(r.worker));
   ++log_sequence_;
   table.clocks().advance(r.worker, r.clock);
-  table.close_below(lowest(table), log_sequence_, seconds(now));
+  table.close_below(lowest(table), log_sequence_, whole_seconds(now));
   return {};
 }
 
 void ShardCore::leave(const RequestHeader& r, TimePoint now, Effects& effects) {
+  const bool worker_leaves = r.worker != kNoWorker && !settings_.bugs.has("worker_gone_ignored") &&
+                             members_.leave(r.worker);
+  if (!worker_leaves && gone_.contains(r.client)) return;
   ++log_sequence_;
-  if (r.worker != kNoWorker) on_worker_left(r.worker, now, effects);
+  if (worker_leaves) drop_worker(r.worker, now);
   forget_client(r.client);
+  if (worker_leaves) unpark(now, effects);
 }
 
 void ShardCore::forget_client(ClientId client) {
@@ -374,6 +378,11 @@ void ShardCore::on_worker_left(WorkerId worker, TimePoint now, Effects& effects)
   if (settings_.bugs.has("worker_gone_ignored")) return;
   if (!members_.leave(worker)) return;
   ++log_sequence_;
+  drop_worker(worker, now);
+  unpark(now, effects);  // what this worker had parked is refused there: it has no clock any more
+}
+
+void ShardCore::drop_worker(WorkerId worker, TimePoint now) {
   std::vector<ClientId> clients;
   for (const auto& [client, state] : clients_) {
     if (state.worker == worker) clients.push_back(client);
@@ -381,15 +390,14 @@ void ShardCore::on_worker_left(WorkerId worker, TimePoint now, Effects& effects)
   for (const ClientId client : clients) forget_client(client);
   for (auto& [id, table] : tables_) {
     table.clocks().remove(worker);
-    table.close_below(lowest(table), log_sequence_, seconds(now));
+    table.close_below(lowest(table), log_sequence_, whole_seconds(now));
   }
-  unpark(now, effects);  // what this worker had parked is refused there: it has no clock any more
 }
 
-Result<bool> ShardCore::readable(const RequestHeader& r, const TableState& table) {
+Result<bool> ShardCore::readable(const RequestHeader& r, const TableState& table) const {
   const TableSchema& schema = table.schema();
   if (r.worker == kNoWorker || !waits_for_clocks(schema)) return true;
-  DLRUN_TRY(members_.admit(r.worker));
+  DLRUN_TRY(members_.may_admit(r.worker));
   const std::uint64_t low = lowest(table) + (settings_.bugs.has("reads_one_clock_early") ? 1 : 0);
   if (schema.consistency == Consistency::kBsp) {
     if (const std::uint64_t clock = table.clocks().of(r.worker); r.clock != clock) {
@@ -480,7 +488,7 @@ Reply ShardCore::read(Asker asker, const RequestHeader& request,
     read_page(request, table, now, reply);
   } else {
     reply.values.resize(keys.size() * dim);
-    table.read(keys, reply.values.data(), seconds(now));
+    table.read(keys, reply.values.data(), whole_seconds(now));
     reply.header.n = request.n;
   }
   reply.header.dim = dim;
@@ -511,114 +519,9 @@ void ShardCore::read_page(const RequestHeader& request, const TableState& table,
     cursor = {cursor.slot + 1, 0};
   }
   reply.values.resize(reply.keys.size() * dim);
-  table.read(reply.keys, reply.values.data(), seconds(now));
+  table.read(reply.keys, reply.values.data(), whole_seconds(now));
   reply.header.cursor = cursor;
   reply.header.n = static_cast<std::uint32_t>(reply.keys.size());
-}
-
-Status ShardCore::install_map(SlotMap map, TimePoint now, Effects& effects) {
-  if (map.owner.size() != kSlots)
-    return fail(Errc::kInvalidArgument, "a slot map needs " + std::to_string(kSlots) + " owners");
-  if (map.epoch <= map_.epoch) return {};
-  ++log_sequence_;
-  map_ = std::move(map);
-  for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
-    const bool mine = map_.owner[slot] == settings_.shard;
-    if (mine && slots_[slot] == SlotState::kForeign) {
-      slots_[slot] = SlotState::kAwaited;
-    } else if (!mine && slots_[slot] != SlotState::kForeign) {
-      slots_[slot] = SlotState::kForeign;
-      for (auto& [id, table] : tables_) table.erase_slot(slot);
-      for (auto& [client, state] : clients_) state.moved.erase(slot);
-      imported_.erase(slot);
-    }
-  }
-  find_all_serving();
-  for (Parked& p : parked_) {
-    effects.push_back(answer(p.asker, p.request,
-                             fail(Errc::kStaleEpoch, "the slot map has changed: refetch it")));
-  }
-  parked_.clear();
-  parked_bytes_ = 0;
-  on_tick(now, effects);
-  return {};
-}
-
-SlotImage ShardCore::export_slot(std::uint32_t slot) const {
-  DLRUN_ASSERT(slot < kSlots);
-  SlotImage image{.slot = slot};
-  for (const auto& [id, table] : tables_) image.tables.push_back(table.export_slot(slot));
-  for (const auto& [client, state] : clients_) {
-    if (settings_.bugs.has("slot_moves_without_window")) continue;
-    const auto moved = state.moved.find(slot);
-    image.windows.push_back(
-        {client, state.worker, moved == state.moved.end() ? state.window : moved->second.window});
-  }
-  return image;
-}
-
-Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& effects) {
-  if (image.slot >= kSlots || slots_[image.slot] != SlotState::kAwaited) {
-    return fail(Errc::kFailedPrecondition,
-                "slot " + std::to_string(image.slot) + " is not awaited by this shard");
-  }
-  for (const TableImage& t : image.tables) {
-    const TableState* table = table_of(t.schema.id);
-    if (table != nullptr && table->schema() != t.schema) {
-      return fail(Errc::kAlreadyExists,
-                  "table '" + t.schema.name + "' is here with another schema");
-    }
-    if (t.data.size() != t.rows.size() * TableState::words(t.schema)) {
-      return fail(Errc::kCorrupt, "table '" + t.schema.name + "': rows and data do not match");
-    }
-  }
-  ++log_sequence_;
-  for (const TableImage& t : image.tables) {
-    const auto [entry, made] = tables_.try_emplace(t.schema.id, t.schema);
-    TableState& table = entry->second;
-    if (made) {
-      table.set_rate(t.rate);
-      for (const auto& [clock, rate] : t.rates) table.set_rate_from(clock, rate);
-    }
-    table.import_slot(image.slot, t, log_sequence_);
-    // A worker told its clock to some shard only after every shard had acknowledged what came
-    // before: the larger one is true.
-    for (const auto& [worker, clock] : t.clocks) {
-      if (members_.admit(worker)) table.clocks().advance(worker, clock);
-    }
-    table.close_below(lowest(table), log_sequence_, seconds(now));
-  }
-  for (auto& [client, state] : clients_) {
-    state.moved.insert_or_assign(image.slot, ClientState::Moved{});
-    state.until_unknown = true;
-  }
-  imported_.insert(image.slot);
-  for (const SlotImage::Window& w : image.windows) {
-    if (gone_.contains(w.client)) continue;
-    const auto known = clients_.find(w.client);
-    ClientState& state = known == clients_.end() ? new_client(w.client, w.worker) : known->second;
-    state.moved[image.slot].window = w.window;
-    state.until_unknown = true;
-  }
-  slots_[image.slot] = SlotState::kServing;
-  find_all_serving();
-  unpark(now, effects);
-  return {};
-}
-
-std::uint64_t ShardCore::digest() const {
-  std::uint64_t h = mix64(map_.epoch.term ^ mix64(map_.epoch.counter));
-  for (std::uint32_t slot = 0; slot < kSlots; ++slot)
-    h = mix64(h ^ static_cast<std::uint64_t>(slots_[slot]));
-  for (const auto& [id, table] : tables_) h = mix64(h ^ table.digest());
-  h = mix64(h ^ members_.digest());
-  std::uint64_t windows = 0;
-  for (const auto& [client, state] : clients_) {
-    windows += state.window.digest(mix64(client.value));
-    for (const auto& [slot, moved] : state.moved)
-      windows += moved.window.digest(mix64(client.value) ^ (slot + 1));
-  }
-  return mix64(h ^ windows) ^ log_sequence_;
 }
 
 ShardCore::Stats ShardCore::stats() const {

@@ -1,6 +1,8 @@
 #pragma once
 /// ps/core/shard_core.h: one parameter shard as a deterministic log machine: operation + time in,
-/// replies out. The same operations give the same rows, on a replica as on a replay.
+/// replies out. The log is the calls after which Stats::log_sequence is one higher; every other
+/// call - a pull, a scan, a retry, whatever was refused - leaves all that digest() covers as it was.
+/// So the log alone, with its times, gives the same state, on a replica as on a replay.
 /// Sources: BSP (Valiant, CACM 1990); SSP (Ho et al., NIPS 2013). Differs from Ho: reads wait at
 /// the shard instead of at a client cache, and a worker's own pushes are visible like everybody's.
 /// Shapes: keys [n]; values [n, dim] f32 row-major.
@@ -113,8 +115,8 @@ class ShardCore {
   /// another schema.
   Status import_slot(const SlotImage& image, TimePoint now, Effects& effects);
 
-  /// Over everything a replica must share: map, tables, rows, clocks, windows. Not what is parked.
-  /// O(state).
+  /// Over everything a replica must share: map, tables, rows, clocks, members, windows, clients that
+  /// have left. Not what is parked. O(state).
   std::uint64_t digest() const;
 
   struct Stats {
@@ -161,7 +163,8 @@ class ShardCore {
   Status push(const RequestHeader& request, std::span<const std::uint64_t> keys,
               std::span<const float> values, TimePoint now);
   ClientState& new_client(ClientId client, WorkerId worker);
-  Result<ClientState*> client_of(const RequestHeader& request);
+  Status room_for(ClientId client) const;
+  ClientState& client_of(const RequestHeader& request);
   /// Of the keys, those whose slots have not taken this push; all of them without a copy.
   Result<Combiner::Batch> not_taken(const RequestHeader& request, const ClientState* client,
                                     Combiner::Batch batch, std::uint32_t dim);
@@ -169,8 +172,9 @@ class ShardCore {
   Status tune(const RequestHeader& request);
   Status advance(const RequestHeader& request, TimePoint now);
   void leave(const RequestHeader& request, TimePoint now, Effects& effects);
+  void drop_worker(WorkerId worker, TimePoint now);
   /// true: may be answered now; false: must wait.
-  Result<bool> readable(const RequestHeader& request, const TableState& table);
+  Result<bool> readable(const RequestHeader& request, const TableState& table) const;
   Status park(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
               TimePoint now);
   void unpark(TimePoint now, Effects& effects);

@@ -57,6 +57,12 @@ struct TableImage {
   friend bool operator==(const TableImage&, const TableImage&) = default;
 };
 
+/// The `now_s` of a table.
+inline std::uint32_t whole_seconds(TimePoint now) noexcept {
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
+}
+
 bool strictly_ascending(std::span<const std::uint64_t> keys) noexcept;
 
 /// Keys ascending and distinct, equal ones summed in the order they came (kAssign: the last), in
