@@ -4,7 +4,7 @@
 #   ./test.sh              unit, sim and integration
 #   ./test.sh NAME...      the tests whose name matches one of these (as ctest -R)
 #   ./test.sh --all        also: framework, TSan, fuzzing by time slice, the CUDA build
-#   ./test.sh --long       the full counts (seeds, kill loops, fuzz hours); with --all for every suite
+#   ./test.sh --long       these with the full counts: 20,000 seeds, 50 kills of each kind, an hour of fuzzing (with --all: every suite)
 #
 # Environment: DLRUN_BUILD_ROOT where to build; DLRUN_CUDA_HOME a CUDA toolkit; DLRUN_DATA_DIR real data sets for the tests that
 # use them (default: ../shared/data when it is there; without it those tests say so and are skipped).
@@ -29,8 +29,10 @@ fi
 [ -z "${DLRUN_DATA_DIR:-}" ] || export DLRUN_DATA_DIR
 [ "$long" = OFF ] || export DLRUN_LONG=1
 
+fuzz=$all labels='unit|sim|integration'
+if [ "$long" = ON ]; then fuzz=1 labels+='|fuzz'; fi
 groups=(build test)
-[ $all = 0 ] || groups+=(fuzz)
+[ $fuzz = 0 ] || groups+=(fuzz)
 install_deps "${groups[@]}"
 make_venv numpy scikit-learn
 export DLRUN_PYTHON=$dlrun_venv/bin/python
@@ -43,11 +45,9 @@ if [ $all = 1 ]; then
   configure release
   build release all
   step "packing the tarball" cmake --build "$DLRUN_BUILD_ROOT/release" --target package
-  folders+=(tsan fuzz)
+  folders+=(tsan)
   configure tsan -DDLRUN_LONG=$long
   build tsan dlrun_tests
-  configure fuzz -DDLRUN_LONG=$long
-  build fuzz dlrun_tests
   if cuda=$("$dlrun_source/tools/cuda-toolchain.sh"); then
     folders+=(cuda)
     export LIBRARY_PATH=$cuda/lib${LIBRARY_PATH:+:$LIBRARY_PATH}
@@ -56,6 +56,11 @@ if [ $all = 1 ]; then
   else
     say "no CUDA compiler could be had: the cuda preset is left out"
   fi
+fi
+if [ $fuzz = 1 ]; then
+  folders+=(fuzz)
+  configure fuzz -DDLRUN_LONG=$long
+  build fuzz dlrun_tests
 fi
 
 # One ctest over all builds, so that its closing summary counts everything.
@@ -73,7 +78,7 @@ arguments=(--test-dir "$index" --output-on-failure --no-tests=error -j "$(nproc)
 if [ ${#names[@]} -gt 0 ]; then
   arguments+=(-R "$(IFS='|'; echo "${names[*]}")")
 elif [ $all = 0 ]; then
-  arguments+=(-L '^(unit|sim|integration)$')
+  arguments+=(-L "^($labels)\$")
 fi
 say "==> running the tests; details in $dlrun_log"
 printf '\n==> ctest %s\n' "${arguments[*]}" >>"$dlrun_log"

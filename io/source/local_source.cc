@@ -79,7 +79,8 @@ class Listing {
     if (!S_ISREG(st.st_mode)) return fail(Errc::kInvalidArgument, path + ": not a regular file");
     if (!seen_.insert(path).second) return {};
     if (files_.size() >= files_max_)
-      return fail(Errc::kResourceExhausted, "more than " + std::to_string(files_max_) + " files");
+      return fail(Errc::kResourceExhausted,
+                  path + ": more than " + std::to_string(files_max_) + " files in one input");
     files_.push_back({path, static_cast<std::uint64_t>(st.st_size), etag_of(st)});
     return {};
   }
@@ -174,8 +175,10 @@ Result<std::vector<FileEntry>> LocalSource::list(const std::vector<std::string>&
     for (const std::string& match : paths) DLRUN_TRY(listing.add_path(match));
   }
   std::vector<FileEntry> files = listing.take();
-  if (files.empty()) return fail(Errc::kNotFound, "the input names no file");
-  return files;
+  if (!files.empty()) return files;
+  std::string named;
+  for (const std::string& uri : uris) named += (named.empty() ? "" : ", ") + uri;
+  return fail(Errc::kNotFound, named + ": no file there");
 }
 
 Result<std::unique_ptr<File>> LocalSource::open(const std::string& uri, const std::string& etag) {

@@ -17,7 +17,11 @@ const char* find_last_newline(const char* begin, const char* end) {
 }  // namespace
 
 SplitReader::SplitReader(std::unique_ptr<File> file, const Split& split, Options options)
-    : file_(std::move(file)), begin_(split.begin), end_(split.end), options_(options) {
+    : file_(std::move(file)),
+      uri_(split.uri),
+      begin_(split.begin),
+      end_(split.end),
+      options_(options) {
   buffer_.resize(static_cast<std::size_t>(std::min(options_.chunk_bytes, end_ - begin_)));
 }
 
@@ -60,7 +64,8 @@ Result<std::optional<TextChunk>> SplitReader::next() {
                file_->read_at(at_, {buffer_.data(), static_cast<std::size_t>(inside)}));
   if (have < inside) {
     DLRUN_TRY(file_->verify());
-    return fail(Errc::kIo, "a file ended before its size");
+    return fail(Errc::kIo, uri_ + ": offset " + std::to_string(at_ + have) +
+                               ": the file ended before its size");
   }
   const char* data = buffer_.data();
   TextChunk chunk;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,6 +49,7 @@ class SplitReader {
   Status find_start();
 
   std::unique_ptr<File> file_;
+  std::string uri_;
   std::uint64_t begin_;
   std::uint64_t end_;
   Options options_;
