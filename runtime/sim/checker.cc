@@ -129,10 +129,12 @@ void Checker::on_task_ended(const TaskEnded& ended) {
   }
   for (const PlacedTask& task : job.tasks)
     if (task.task == ended.task) give_back(job, task);
-  if (counts(job, ended.task))
+  if (counts(job, ended.task)) {
     --job.workers_left;
-  else if (job.workers_left > 0 && !job.lost_shard)
+  } else if (job.workers_left > 0 && !job.lost_shard) {
     job.lost_shard = ended.task;
+    ++shards_lost_;
+  }
   ps_.on_worker_over(ended.task);
 }
 

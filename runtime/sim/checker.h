@@ -67,6 +67,7 @@ class Checker {
   const std::set<JobId>& acked() const { return acked_; }
   bool ended(JobId job) const;
   std::size_t running() const { return running_.size(); }
+  std::uint64_t shards_lost() const { return shards_lost_; }
   std::size_t final_states(cluster::JobState state) const;
   void violated(std::string what);
   const std::optional<std::string>& violation() const { return violation_; }
@@ -108,6 +109,7 @@ class Checker {
   std::map<std::pair<NodeId, std::uint16_t>, TaskId> ports_;
   std::map<NodeId, std::int64_t> cpu_;
   std::map<TaskId, cluster::TaskEnd> process_ends_;
+  std::uint64_t shards_lost_ = 0;  ///< while workers were left
   std::set<JobId> acked_;
   std::map<std::string, JobId> keys_;
   std::map<std::pair<TaskId, std::string>, std::uint64_t> entered_;

@@ -43,7 +43,7 @@ Took look(Bytes kind, std::string_view bytes) {
 }  // namespace
 
 void SimNetwork::damage(Bytes kind, std::string bytes) {
-  ++damaged_;
+  ++counts_.damaged;
   if (bytes.empty()) return;
   const bool cut = loop_.chance(0.3);
   if (cut) {
@@ -53,7 +53,7 @@ void SimNetwork::damage(Bytes kind, std::string bytes) {
       bytes[loop_.rng().below(bytes.size())] ^= static_cast<char>(1u << loop_.rng().below(8));
   }
   const Took took = look(kind, bytes);
-  if (took == Took::kRefused) ++refused_;
+  if (took == Took::kRefused) ++counts_.refused;
   if (took == Took::kWrong)
     violated_("a damaged packet decoded to a message that does not encode to itself");
   if (took == Took::kDecoded && cut) violated_("a packet cut short was decoded");

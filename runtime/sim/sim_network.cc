@@ -14,18 +14,31 @@ void SimNetwork::send(const NodeId& from, const NodeId& to, Bytes kind, std::str
 }
 
 void SimNetwork::send(const NodeId& from, const NodeId& to, std::function<void()> deliver) {
-  if (loop_.chance(faults_.loss)) return;
-  if (loop_.chance(faults_.duplicate)) carry(from, to, deliver);
+  if (loop_.chance(faults_.loss)) {
+    ++counts_.lost;
+    return;
+  }
+  if (loop_.chance(faults_.duplicate)) {
+    ++counts_.doubled;
+    carry(from, to, deliver);
+  }
   carry(from, to, std::move(deliver));
 }
 
 void SimNetwork::carry(const NodeId& from, const NodeId& to, std::function<void()> deliver) {
-  const Duration longest =
-      loop_.chance(faults_.straggle) ? faults_.straggle_max : faults_.delay_max;
-  if (from != to && (is_cut(from) || is_cut(to))) return;
-  loop_.after(loop_.between(faults_.delay_min, longest),
-              [this, from, to, deliver = std::move(deliver)] {
-                if (from == to || (!is_cut(from) && !is_cut(to))) deliver();
+  const bool late = loop_.chance(faults_.straggle);
+  counts_.late += late ? 1 : 0;
+  const auto cut = [this, from, to] { return from != to && (is_cut(from) || is_cut(to)); };
+  if (cut()) {
+    ++counts_.cut;
+    return;
+  }
+  loop_.after(loop_.between(faults_.delay_min, late ? faults_.straggle_max : faults_.delay_max),
+              [this, cut, deliver = std::move(deliver)] {
+                if (cut())
+                  ++counts_.cut;
+                else
+                  deliver();
               });
 }
 

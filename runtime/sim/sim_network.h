@@ -46,8 +46,12 @@ class SimNetwork {
   void heal(const NodeId& node) { cut_.erase(node); }
   void heal_all();  ///< and no faults from now on
   bool is_cut(const NodeId& node) const { return cut_.count(node) != 0; }
-  std::uint64_t damaged() const { return damaged_; }
-  std::uint64_t refused() const { return refused_; }  ///< of those, by the decoder itself
+  struct Counts {
+    std::uint64_t lost = 0, doubled = 0, late = 0, cut = 0;
+    std::uint64_t damaged = 0;
+    std::uint64_t refused = 0;  ///< of those, by the decoder itself
+  };
+  const Counts& counts() const { return counts_; }
 
  private:
   void carry(const NodeId& from, const NodeId& to, std::function<void()> deliver);
@@ -58,8 +62,7 @@ class SimNetwork {
   NetworkFaults faults_;
   std::function<void(std::string)> violated_;
   std::set<NodeId> cut_;
-  std::uint64_t damaged_ = 0;
-  std::uint64_t refused_ = 0;
+  Counts counts_;
 };
 
 }  // namespace dlrun::sim

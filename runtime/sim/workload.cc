@@ -164,6 +164,7 @@ void World::fault() {
                   [this, id = node.id()] { network_.heal(id); });
       return;
     case 5:
+      ++result_.stores_full;
       store_.set_full(true);
       loop_.after(loop_.between(milliseconds(100), seconds(6)), [this] { store_.set_full(false); });
       return;
@@ -188,6 +189,7 @@ void World::fault() {
       return;
     }
     default:
+      ++result_.stores_slow;
       store_.set_delay(milliseconds(600));
       loop_.after(seconds(10), [this] { store_.set_delay(milliseconds(5)); });
       return;

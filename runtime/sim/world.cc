@@ -164,8 +164,14 @@ WorldResult World::run() {
   result_.pulls = checker_.ps().pulls();
   result_.slots_moved = mover_.moved();
   result_.splits = checker_.inputs().releases();
-  result_.packets_damaged = network_.damaged();
-  result_.packets_refused = network_.refused();
+  result_.shards_lost = checker_.shards_lost();
+  const SimNetwork::Counts& packets = network_.counts();
+  result_.packets_lost = packets.lost;
+  result_.packets_doubled = packets.doubled;
+  result_.packets_late = packets.late;
+  result_.packets_cut = packets.cut;
+  result_.packets_damaged = packets.damaged;
+  result_.packets_refused = packets.refused;
   return result_;
 }
 

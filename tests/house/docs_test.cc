@@ -146,6 +146,12 @@ TEST_F(Docs, EveryFolderWithSourcesHasAReadmeOrItsParentDoes) {
     EXPECT_TRUE(pages_.contains(fs::path(folder) / "README.md")) << folder;
 }
 
+TEST_F(Docs, TheTrainingLoopThatIsShownIsShort) {
+  const std::string loop = read(root_ / "examples/ctr_lr/main.cc");
+  EXPECT_GT(loop.size(), 0u);
+  EXPECT_LT(std::count(loop.begin(), loop.end(), '\n'), 80);
+}
+
 TEST(DocsChecker, APathThatIsNotThereIsFound) {
   const Tree tree{{"ps", "ps/core", "ps/core/table.cc"}, {"table.cc"}};
   EXPECT_THAT(missing_paths("see `no/such_file.cc` and `/absolute` and `word`", tree, ""),

@@ -12,6 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   spec.format = static_cast<Format>(1 + data[0] % 3);
   spec.index_base = data[0] >> 7;
   spec.header = (data[0] & 0x40) != 0;
+  spec.delimiter = (data[0] & 0x20) != 0 ? '\t' : ',';
+  spec.label_column = (data[0] & 0x10) != 0 ? -1 : 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   const RecordParser parser(spec, 4096);
   RecordBlock block;

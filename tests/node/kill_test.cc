@@ -2,7 +2,8 @@
 // shards, feeders), one cluster for all. A job outlives its coordinator, agents and feeders: it is
 // struck several times, must succeed, and its workers must have read every row of every pass
 // exactly once. It does not outlive a worker, a shard or a shim: the right one is named. After
-// each, no process is left but daemons and feeders, no memory of the input pipe, and no descriptor.
+// each, no process is left but daemons and feeders, not even a dead one, no memory of the input
+// pipe, and no descriptor.
 // DLRUN_LONG: 50 moments per kind instead of 5. The seed is printed; DLRUN_SEED replays it.
 
 #include <dirent.h>
@@ -81,6 +82,24 @@ std::size_t memfds(pid_t pid) {
          std::string::npos;
   }
   return n;
+}
+
+/// Children of `parents` that ended and that nobody waited for.
+std::string zombies_of(const std::vector<pid_t>& parents) {
+  std::string out;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (std::atoi(entry.path().filename().c_str()) <= 0) continue;
+    const std::string stat = text_of(entry.path() / "stat");  // pid (name) state parent ...
+    const std::size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos) continue;
+    std::istringstream rest(stat.substr(name_end + 1));
+    char state = 0;
+    pid_t parent = 0;
+    rest >> state >> parent;
+    if (state == 'Z' && std::find(parents.begin(), parents.end(), parent) != parents.end())
+      out += " zombie " + stat.substr(0, name_end + 1);
+  }
+  return out;
 }
 
 template <class F>
@@ -216,7 +235,7 @@ class Kill : public ::testing::TestWithParam<std::string> {
   void expect_quiet() {
     std::string left;
     const bool quiet = within(std::chrono::seconds(20), [&] {
-      left.clear();
+      left = zombies_of(world_->daemons());
       for (const Running& p : others()) {
         if (!is_feeder(p)) left += " " + std::to_string(p.pid) + ":" + p.cmdline;
         if (memfds(p.pid) != 0) left += " memfd of " + std::to_string(p.pid);

@@ -33,7 +33,7 @@ TEST_P(PlantedBug, IsFound) {
   FAIL() << GetParam().name << " was not found in " << GetParam().seeds_max << " seeds";
 }
 
-// What each does: runtime/sim/README.md.
+// What each does: docs/planted-bugs.md.
 INSTANTIATE_TEST_SUITE_P(
     Sim, PlantedBug,
     testing::Values(
