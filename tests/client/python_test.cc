@@ -44,6 +44,12 @@ TEST_F(PythonTest, AWorkerUsesEveryCallOfThePackage) {
   EXPECT_EQ(local->progress(1).text, "größer");
 }
 
+TEST_F(PythonTest, ThePackageAsksForNothingButPython39AndNumpy) {
+  const std::string script = source_dir() + "/tests/client/python/portable.py";
+  EXPECT_EQ(std::system((python_ + " " + script + " " + source_dir() + "/python/dlrun").c_str()),
+            0);
+}
+
 TEST_F(PythonTest, ATermHandlerRunsWhileACallWaits) {
   const auto local = cluster(2, 1, {});
   ASSERT_TRUE(local);
