@@ -164,6 +164,7 @@ void ShardCore::on_request(Asker asker, const RequestHeader& request,
       return;
     case Kind::kPull:
     case Kind::kScan: {
+      if (settings_.bugs.has("pull_takes_a_place")) (void)members_.admit(request.worker);
       const Result<bool> ready = readable(request, *table_of(request.table));
       if (!ready) {
         effects.push_back(answer(asker, request, tl::unexpected(ready.error())));

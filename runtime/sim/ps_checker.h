@@ -11,6 +11,7 @@
 ///   a row at the end of its shard: every acknowledged push once (BSP: at least those of clocks
 ///     that
 ///     every member has left), wherever its slot has been
+///   a replica that heard only of what may change a shard is as the shard (sim_replica.h)
 
 #include <cstdint>
 #include <functional>

@@ -206,6 +206,7 @@ ShardHost::ShardHost(PsWorld& world, const NodeId& node, std::shared_ptr<const S
   channel->watch(
       [this, keys](transport::PeerId peer, const transport::Message& message) mutable {
         if (message.empty()) return;
+        replica_->on_message(message);
         const auto header = wire::decode_ps_request({message[0].data, message[0].size});
         if (!header || header->kind != ps::Kind::kPush) return;
         const auto taken = keys_in(message, keys);
@@ -221,6 +222,7 @@ ShardHost::ShardHost(PsWorld& world, const NodeId& node, std::shared_ptr<const S
         pushes_.erase(push);
       });
   world_.ps_checker().on_map(task_, view_.map.epoch);
+  replica_ = std::make_unique<SimReplica>(settings, view_.map, clock_);
   shard_loop_ = std::make_unique<ps::ShardLoop>(ps::ShardCore(settings, view_.map),
                                                 std::move(channel), clock_);
 }
@@ -260,6 +262,7 @@ void ShardHost::arm() {
 void ShardHost::worker_gone(const TaskId& worker) {
   world_.ps_checker().on_worker_gone_told(task_, ps::worker_id(worker));
   shard_loop_->worker_left(ps::worker_id(worker));
+  replica_->on_worker_left(ps::worker_id(worker));
 }
 
 bool ShardHost::on_view(const ps::PsView& view) {
@@ -273,6 +276,7 @@ bool ShardHost::on_view(const ps::PsView& view) {
     view_ = view;
     world_.ps_checker().on_map(task_, view_.map.epoch);
     (void)shard_loop_->install_map(view_.map);
+    replica_->on_map(view_.map);
     turn_soon();
     send_slots();
   }
@@ -288,6 +292,7 @@ bool ShardHost::on_slot(const ps::PsView& view, const ps::SlotImage& image) {
                     taken.error().to_string());
     return true;
   }
+  replica_->on_slot(image);
   awaited_.erase(image.slot);
   turn_soon();
   return true;
@@ -317,6 +322,8 @@ void ShardHost::send_slots() {
 }
 
 void ShardHost::read_back() {
+  const std::string differs = replica_->difference(shard_loop_->core());
+  if (!differs.empty()) world_.violated(to_string(task_) + " at its end: " + differs);
   for (const std::uint64_t key : world_.ps_checker().keys_of(ps_job(task_))) {
     const std::uint32_t slot = ps::slot_of(ps::table_id("counts"), key);
     if (view_.map.owner[slot] != shard_ || awaited_.contains(slot)) continue;

@@ -23,6 +23,7 @@
 #include "runtime/sim/sim_channel.h"
 #include "runtime/sim/sim_clock.h"
 #include "runtime/sim/sim_program.h"
+#include "runtime/sim/sim_replica.h"
 
 namespace dlrun::sim {
 
@@ -92,7 +93,7 @@ class ShardHost {
   bool on_view(const ps::PsView& view);
   /// A slot that moved here under `view`. True: it is here, and need not be sent again.
   bool on_slot(const ps::PsView& view, const ps::SlotImage& image);
-  /// Before an end: reads every row that lives here.
+  /// Before an end: reads every row that lives here, and holds the replica beside the shard.
   void read_back();
   const TaskId& task() const { return task_; }
 
@@ -111,6 +112,7 @@ class ShardHost {
   std::array<std::uint8_t, 32> token_;
   ps::PsView view_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::unique_ptr<SimReplica> replica_;
   std::unique_ptr<ps::ShardLoop> shard_loop_;
   std::map<std::pair<transport::PeerId, std::uint64_t>,
            std::pair<ps::RequestHeader, std::vector<std::uint64_t>>>
