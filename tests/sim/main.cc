@@ -1,4 +1,5 @@
-// sim_test [--seed N | --from N --seeds COUNT | --seconds S | --digest N] [gtest flags]
+// sim_test [--seed N | --from N --seeds COUNT | --seconds S | --digest N] [--bug NAME]
+//          [gtest flags]
 // DLRUN_LONG=1: 20,000 seeds.
 
 #include <gtest/gtest.h>
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
     if (name == "--from") options.from = value;
     if (name == "--seeds") options.seeds = value;
     if (name == "--seconds") options.seconds = value;
+    if (name == "--bug") options.bug = argv[i + 1];
     if (name == "--digest") {
       dlrun::sim::print_digest(value);
       return 0;

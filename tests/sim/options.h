@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace dlrun::sim {
 
@@ -12,6 +13,7 @@ struct Options {
   std::uint64_t from = 1;             ///< first seed
   std::uint64_t seeds = 0;            ///< how many; 0 = as many as fit in `seconds`
   std::uint64_t seconds = 60;
+  std::string bug;  ///< a planted bug that is on; "" = none
 };
 
 const Options& options();

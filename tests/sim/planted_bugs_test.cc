@@ -28,6 +28,8 @@ TEST_P(PlantedBug, IsFound) {
     if (!result.violation) continue;
     std::printf("%s: found by seed %llu: %s\n", GetParam().name,
                 static_cast<unsigned long long>(seed), result.violation->c_str());
+    std::printf("  replay: sim_test --seed %llu --bug %s\n", static_cast<unsigned long long>(seed),
+                GetParam().name);
     return;
   }
   FAIL() << GetParam().name << " was not found in " << GetParam().seeds_max << " seeds";

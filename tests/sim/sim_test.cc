@@ -14,6 +14,7 @@ namespace {
 WorldSettings settings_of(std::uint64_t seed) {
   WorldSettings settings;
   settings.seed = seed;
+  settings.bugs.name = options().bug;
   settings.nodes = 2 + static_cast<std::uint32_t>(mix64(seed) % 4);
   return settings;
 }
