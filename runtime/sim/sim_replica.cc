@@ -8,12 +8,13 @@
 namespace dlrun::sim {
 namespace {
 
+/// false: not a whole number of T's.
 template <class T>
-std::vector<T> frame_as(const transport::Message& message, std::size_t index) {
-  if (index >= message.size()) return {};
-  std::vector<T> values(message[index].size / sizeof(T));
-  std::memcpy(values.data(), message[index].data, values.size() * sizeof(T));
-  return values;
+bool frame_as(const transport::Message& message, std::size_t index, std::vector<T>& out) {
+  if (index >= message.size() || message[index].size == 0) return true;
+  out.resize(message[index].size / sizeof(T));
+  std::memcpy(out.data(), message[index].data, out.size() * sizeof(T));
+  return message[index].size % sizeof(T) == 0;
 }
 
 }  // namespace
@@ -22,8 +23,9 @@ void SimReplica::on_message(const transport::Message& message) {
   if (message.empty() || message.size() > 3) return;
   const auto request = wire::decode_ps_request({message[0].data, message[0].size});
   if (!request || request->kind == ps::Kind::kPull || request->kind == ps::Kind::kScan) return;
-  const auto keys = frame_as<std::uint64_t>(message, 1);
-  const auto values = frame_as<float>(message, 2);
+  std::vector<std::uint64_t> keys;
+  std::vector<float> values;
+  if (!frame_as(message, 1, keys) || !frame_as(message, 2, values)) return;
   core_.on_request(0, *request, keys, values, clock_->now(), ignored_);
   ignored_.clear();
 }
