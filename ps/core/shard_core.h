@@ -1,8 +1,8 @@
 #pragma once
 /// ps/core/shard_core.h: one parameter shard as a deterministic log machine: operation + time in,
-/// replies out. The log is the calls after which Stats::log_sequence is one higher; every other
-/// call - a pull, a scan, a retry, whatever was refused - leaves all that digest() covers as it was.
-/// So the log alone, with its times, gives the same state, on a replica as on a replay.
+/// replies out. The log is the calls after which Stats::log_sequence is one higher. Every other call
+/// (a pull, a scan, a retry, whatever was refused) leaves all that digest() covers as it was, so the
+/// log alone, with its times, gives the same state: on a replica as on a replay.
 /// Sources: BSP (Valiant, CACM 1990); SSP (Ho et al., NIPS 2013). Differs from Ho: reads wait at
 /// the shard instead of at a client cache, and a worker's own pushes are visible like everybody's.
 /// Shapes: keys [n]; values [n, dim] f32 row-major.
@@ -115,8 +115,8 @@ class ShardCore {
   /// another schema.
   Status import_slot(const SlotImage& image, TimePoint now, Effects& effects);
 
-  /// Over everything a replica must share: map, tables, rows, clocks, members, windows, clients that
-  /// have left. Not what is parked. O(state).
+  /// Over everything a replica must share: map, tables, rows, clocks, members, windows, who has
+  /// left. Not what is parked. O(state).
   std::uint64_t digest() const;
 
   struct Stats {
