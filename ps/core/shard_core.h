@@ -1,8 +1,8 @@
 #pragma once
 /// ps/core/shard_core.h: one parameter shard as a deterministic log machine: operation + time in,
-/// replies out. The log is the calls after which Stats::log_sequence is one higher. Every other call
-/// (a pull, a scan, a retry, whatever was refused) leaves all that digest() covers as it was, so the
-/// log alone, with its times, gives the same state: on a replica as on a replay.
+/// replies out. The log is the calls after which Stats::log_sequence is one higher. Every other
+/// call (a pull, a scan, a retry, whatever was refused) leaves all that digest() covers as it was,
+/// so the log alone, with its times, gives the same state: on a replica as on a replay.
 /// Sources: BSP (Valiant, CACM 1990); SSP (Ho et al., NIPS 2013). Differs from Ho: reads wait at
 /// the shard instead of at a client cache, and a worker's own pushes are visible like everybody's.
 /// Shapes: keys [n]; values [n, dim] f32 row-major.
