@@ -280,6 +280,25 @@ TEST_F(InProcess, ManyJobsAllEndAndListenersHearOfThem) {
   EXPECT_EQ(std::get<Health>(*health).nodes_up, 2u);
 }
 
+TEST_F(InProcess, JobsEndWithTheirCoordinator) {
+  constexpr std::size_t kJobs = 20;  // more than the actors that stop besides them
+  start_coordinator();
+  add_agent("a").run_until_stopped = true;
+  JobSpec spec = spec_of(1);
+  spec.roles[0].resources.cpu_milli = 100;
+  const JobId first = submit(spec);
+  wait(first, [](const JobView& v) { return v.state == JobState::kRunning; });
+  const auto actors = [&] { return system->get().registry().running(); };
+  const std::size_t before = actors();
+  for (std::size_t i = 0; i < kJobs; ++i)
+    wait(submit(spec), [](const JobView& v) { return v.state == JobState::kRunning; });
+  EXPECT_EQ(actors(), before + kJobs);
+  coordinator->stop();
+  const TimePoint until = clock.now() + seconds(20);
+  while (actors() >= before && clock.now() < until) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_LT(actors(), before);
+}
+
 TEST_F(InProcess, CallsOfAStoppedCoordinatorAreAnswered) {
   start_coordinator();
   coordinator->stop();

@@ -33,6 +33,14 @@ struct CoordinatorState {
   bool sweeping = false;
   WakeTimer timer;
   Seldom undecodable;
+  CoordinatorState() = default;
+  /// The jobs end with their coordinator. They do not monitor it: CAF would keep the memory of each
+  /// job that is over for as long as the coordinator lives.
+  ~CoordinatorState() {
+    for (const auto& [id, job] : jobs) caf::anon_send_exit(job, caf::exit_reason::user_shutdown);
+  }
+  CoordinatorState(const CoordinatorState&) = delete;
+  CoordinatorState& operator=(const CoordinatorState&) = delete;
   CoordinatorCore& core() { return *options.core; }
   const caf::actor& reader() const { return options.reader ? options.reader : store; }
   Now now() const { return read(*options.clock); }

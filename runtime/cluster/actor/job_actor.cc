@@ -54,8 +54,6 @@ caf::behavior job(Self* self, caf::actor coordinator, caf::actor store, caf::act
   s.core.emplace(std::move(options.record), options.settings, *options.tokens,
                  std::move(options.make_ledger));
   self->set_default_handler(caf::drop);
-  self->monitor(s.coordinator);  // not linked: a job that is over must not end the coordinator
-  self->set_down_handler([self](caf::down_msg&) { self->quit(caf::exit_reason::user_shutdown); });
   perform(self, s.core->start(read(*s.clock)));
   return {
       [self](const ForJob& message) {
