@@ -25,7 +25,7 @@ constexpr const char* kFooter = R"(
 Examples:
   dlrun run -- python3 train.py                     one process, raw output, its exit code
   dlrun run -n 4 --ps 2 -- python3 train.py         four workers and two parameter shards
-  dlrun run -n 2 --input train=data/*.libsvm,format=libsvm,batch_rows=256 -- python3 train.py
+  dlrun run -n 2 --input train=data/*.libsvm,batch_rows=256 -- python3 train.py
   dlrun up --nodes 2 ; dlrun nodes ; dlrun down     a cluster on this machine that stays
   dlrun submit job.toml ; dlrun logs -f j12 ; dlrun wait j12
   dlrun submit --hold job.toml ; dlrun release j12 ; dlrun requeue j12
@@ -56,7 +56,7 @@ void add_run_flags(CLI::App* sub, Line& line) {
       ->type_name("N");
   sub->add_option("--input", f.inputs,
                   "an input: name=PATH[,format=libsvm|libffm|csv|tsv,batch_rows=..,passes=..,...]; "
-                  "several times")
+                  "the ending of PATH tells the format where none is given; several times")
       ->type_name("SPEC");
   sub->add_option("--output", f.outputs,
                   "a folder that appears whole, and only if the job succeeds: name=FOLDER; rank 0 "

@@ -64,7 +64,7 @@ Status add_input(Json& inputs, const std::string& flag) {
       "passes", "shuffle",    "seed",      "split_bytes", "on_bad_record", "bad_records_max"};
   const auto equals = flag.find('=');
   if (equals == std::string::npos || equals == 0)
-    return wrong(fmt::format("--input {}: write name=PATH[,format=libsvm,...]", flag));
+    return wrong(fmt::format("--input {}: write name=PATH[,format=csv,...]", flag));
   const std::string name = flag.substr(0, equals);
   if (inputs.contains(name)) return wrong(fmt::format("--input: two inputs are named '{}'", name));
   Json input = Json::object();

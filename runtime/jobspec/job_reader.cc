@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -13,6 +14,11 @@
 #include "runtime/jobspec/units.h"
 
 namespace dlrun::jobspec {
+namespace {
+
+constexpr std::array<std::string_view, 4> kFormats = {"libsvm", "libffm", "csv", "tsv"};
+
+}  // namespace
 
 void JobReader::problem(Mark at, std::string text) {
   if (problems_.size() >= kProblemsMax) {
@@ -250,12 +256,32 @@ void JobReader::role(const Node::Member& member, const cluster::EnvList& common)
   role_marks_.emplace_back(member.at, std::move(after_marks));
 }
 
+/// What the names of the files tell when `format` is not given: a guess of libsvm would fail at the
+/// first line of anything else, long after the submit.
+std::string JobReader::format_of_names(const io::InputSpec& input, Mark at) {
+  std::string_view format;
+  for (const std::string& uri : input.uris) {
+    const std::string_view one = format_of_name(uri);
+    const std::string_view shown = std::string_view(uri).substr(0, 200);
+    if (one.empty() || (!format.empty() && one != format)) {
+      problem(at, fmt::format("input '{}': {} its format; add format = one of {}", input.name,
+                              one.empty() ? fmt::format("the name '{}' does not tell", shown)
+                                          : fmt::format("'{}' differs from the first in", shown),
+                              fmt::join(kFormats, ", ")));
+      return {};
+    }
+    format = one;
+  }
+  return std::string(format);
+}
+
 void JobReader::input(const Node::Member& member) {
   const std::string where = fmt::format("[input.{}]", member.key);
   io::InputSpec input;
   input.name = member.key;
   if (const auto bad = check_input_name(member.key)) problem(member.at, *bad);
-  bool tsv = false, delimiter = false;
+  bool delimiter = false;
+  std::string format;
   constexpr auto kU64Max = std::numeric_limits<std::uint64_t>::max();
   table(member.value, where,
         {
@@ -266,11 +292,7 @@ void JobReader::input(const Node::Member& member) {
              }},
             {"format",
              [&](const Node& n) {
-               const std::size_t i = choice(n, "format", {"libsvm", "libffm", "csv", "tsv"});
-               input.format = i == 0   ? io::Format::kLibsvm
-                              : i == 1 ? io::Format::kLibffm
-                                       : io::Format::kCsv;
-               tsv = i == 3;
+               format = kFormats[choice(n, "format", {kFormats.begin(), kFormats.end()})];
              }},
             {"index_base",
              [&](const Node& n) {
@@ -320,10 +342,15 @@ void JobReader::input(const Node::Member& member) {
                input.bad_records_max = integer<std::uint64_t>(n, "bad_records_max", 0, kU64Max);
              }},
         });
-  if (tsv && !delimiter) input.delimiter = '\t';
   if (input.uris.empty() ||
       std::any_of(input.uris.begin(), input.uris.end(), [](const auto& u) { return u.empty(); }))
     problem(member.at, fmt::format("{} needs a 'uri' or 'uris'", where));
+  else if (format.empty())
+    format = format_of_names(input, member.at);
+  input.format = format == "libffm"                   ? io::Format::kLibffm
+                 : format == "csv" || format == "tsv" ? io::Format::kCsv
+                                                      : io::Format::kLibsvm;
+  if (format == "tsv" && !delimiter) input.delimiter = '\t';
   spec_.inputs.push_back(std::move(input));
 }
 

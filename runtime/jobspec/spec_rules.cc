@@ -121,6 +121,20 @@ std::optional<std::string> check_role_program(const cluster::RoleSpec& role) {
   return std::nullopt;
 }
 
+std::string_view format_of_name(std::string_view path) {
+  static constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
+      {"libsvm", "libsvm"}, {"svm", "libsvm"}, {"svmlight", "libsvm"}, {"libffm", "libffm"},
+      {"ffm", "libffm"},    {"csv", "csv"},    {"tsv", "tsv"}};
+  const auto dot = path.find_last_of("./");
+  if (dot == std::string_view::npos || path[dot] == '/') return {};
+  std::string ending(path.substr(dot + 1));
+  for (char& c : ending)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const auto& [name, format] : kEndings)
+    if (ending == name) return format;
+  return {};
+}
+
 std::string cause_name(cluster::Cause cause) {
   std::string out(cluster::to_string(cause));
   std::replace(out.begin(), out.end(), '_', '-');

@@ -28,6 +28,10 @@ std::optional<std::string> check_label_text(std::string_view what, std::string_v
 /// argv against program
 std::optional<std::string> check_role_program(const cluster::RoleSpec& role);
 
+/// The word for `format` that the ending of a path tells (.libsvm .svm .ffm .libffm .csv .tsv, in
+/// any case); empty when it tells none. Globs too: "day-*.csv".
+std::string_view format_of_name(std::string_view path);
+
 std::string cause_name(cluster::Cause cause);  ///< "node-lost"
 /// Every cause that a job can be restarted on, as people write it; '_' for '-' is understood too.
 std::vector<std::pair<std::string, cluster::Cause>> cause_names();

@@ -267,6 +267,19 @@ TEST(JobFile, IsNotFooledByDeepOrWideInput) {
               HasSubstr("a job file may have"));
 }
 
+TEST(JobFile, AFormatThatNoNameTellsIsAskedForWithThePlace) {
+  const std::string text =
+      problem_of("[role.a]\nargv=[\"x\"]\n[input.t]\nuri = \"x.txt\"\n", Syntax::kToml, "j");
+  EXPECT_THAT(text, testing::StartsWith("j:3:"));
+  EXPECT_THAT(text, HasSubstr("input 't': the name 'x.txt' does not tell its format; add format = "
+                              "one of libsvm, libffm, csv, tsv"));
+  const auto spec =
+      parse_job("[role.a]\nargv=[\"x\"]\n[input.t]\nuri = \"x.tsv\"\n", Syntax::kToml, "j");
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->inputs[0].format, io::Format::kCsv);
+  EXPECT_EQ(spec->inputs[0].delimiter, '\t');
+}
+
 TEST(JobFile, TellsWhyAFileCannotBeRead) {
   EXPECT_EQ(load_job_file("/nonexistent/job.toml").error().code, Errc::kNotFound);
   EXPECT_THAT(load_job_file("/nonexistent/job.toml").error().context,

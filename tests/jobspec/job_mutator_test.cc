@@ -19,7 +19,7 @@ constexpr const char* kSeeds[] = {
     "\"b\"]\nenv = {A = \"1\"}\nafter = [\"ps\"]\n[role.ps]\nprogram = \"shard-host\"\n",
     "name: x\nrole:\n  worker: {count: 2, argv: [a, b], memory: 2GiB}\n  ps: &p {program: "
     "shard-host}\ninput:\n  t: {uri: 'x', format: csv}\n",
-    R"({"name":"x\u00e9","role":{"w":{"argv":["a",{"base64":"/w=="}],"cpus":0.5,"env":{"A":"b"}}},"input":{"t":{"uri":"x"}},"restart":{"max":1,"on":["exit"]}})"};
+    R"({"name":"x\u00e9","role":{"w":{"argv":["a",{"base64":"/w=="}],"cpus":0.5,"env":{"A":"b"}}},"input":{"t":{"uri":"x.svm"}},"restart":{"max":1,"on":["exit"]}})"};
 
 std::string damaged(std::string text, SplitMix64& rng) {
   static constexpr std::string_view kBits[] = {

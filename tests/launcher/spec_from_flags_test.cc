@@ -63,7 +63,7 @@ TEST(SpecFromFlags, ReadsInputsAndMakesTheirPathsAbsolute) {
       .argv = {"x"},
       .inputs = {"train=data/*.txt,./"
                  "b=1.txt,format=csv,batch_rows=512,shuffle=false,delimiter=;,split_bytes=1MiB",
-                 "test=/abs,s3://b/c"}};
+                 "test=/abs.ffm,s3://b/c.FFM"}};
   const auto spec = make_spec(flags, world());
   ASSERT_TRUE(spec) << spec.error().context;
   ASSERT_EQ(spec->inputs.size(), 2u);
@@ -73,13 +73,34 @@ TEST(SpecFromFlags, ReadsInputsAndMakesTheirPathsAbsolute) {
   EXPECT_EQ(spec->inputs[0].delimiter, ';');
   EXPECT_EQ(spec->inputs[0].split_bytes, 1u << 20);
   EXPECT_FALSE(spec->inputs[0].shuffle);
-  EXPECT_THAT(spec->inputs[1].uris, ElementsAre("/abs", "s3://b/c"));
+  EXPECT_THAT(spec->inputs[1].uris, ElementsAre("/abs.ffm", "s3://b/c.FFM"));
+  EXPECT_EQ(spec->inputs[1].format, io::Format::kLibffm);
   EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"train=a,fromat=csv"}}),
               HasSubstr("did you mean 'format'?"));
   EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"train=a,format=xml"}}),
               HasSubstr("format is one of"));
   EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"nothing"}}), HasSubstr("name=PATH"));
-  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=a", "t=b"}}), HasSubstr("two inputs"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=a.csv", "t=b.csv"}}), HasSubstr("two inputs"));
+}
+
+TEST(SpecFromFlags, AnInputWithoutAFormatTakesItFromItsNamesOrIsRefused) {
+  const auto spec = make_spec(
+      {.argv = {"x"}, .inputs = {"a=x.csv,y.CSV", "b=day-*.tsv", "c=z.svm", "d=w.libsvm"}},
+      world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  ASSERT_EQ(spec->inputs.size(), 4u);
+  EXPECT_EQ(spec->inputs[0].format, io::Format::kCsv);
+  EXPECT_EQ(spec->inputs[0].delimiter, ',');
+  EXPECT_EQ(spec->inputs[1].format, io::Format::kCsv);
+  EXPECT_EQ(spec->inputs[1].delimiter, '\t');
+  EXPECT_EQ(spec->inputs[2].format, io::Format::kLibsvm);
+  EXPECT_EQ(spec->inputs[3].format, io::Format::kLibsvm);
+  EXPECT_EQ(error_of({.argv = {"x"}, .inputs = {"t=data/part-0"}}),
+            "input 't': the name 'data/part-0' does not tell its format; add format = one of "
+            "libsvm, libffm, csv, tsv");
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=a.csv,b.svm"}}),
+              HasSubstr("'b.svm' differs from the first in its format"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=data.csv/"}}), HasSubstr("does not tell"));
 }
 
 TEST(SpecFromFlags, NamesTheFlagAndNoPlaceWhenAValueIsWrong) {
