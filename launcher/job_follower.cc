@@ -230,18 +230,23 @@ Result<bool> JobFollower::on_interrupt() {
   char what = 0;
   if (::read(world_.interrupt_fd, &what, 1) != 1) return false;
   if (!options_.kill_on_interrupt) return true;
-  ++interrupts_;
-  const bool asked = what == 'T';  // a TERM does not ask
-  if (interrupts_ == 1 && !asked) {
+  if (killing_) return true;
+  const bool ctrl_c = what == 'I';  // only a person at a terminal is asked
+  if (ctrl_c && !std::exchange(asked_, true)) {
     say(fmt::format("Ctrl-C again to kill the job {}", job_), true);
     return false;
   }
-  if (interrupts_ > 2 || (asked && interrupts_ > 1)) return true;
-  interrupts_ = 2;
-  say(fmt::format("killing {}; once more to leave without waiting", job_), true);
-  const auto killed = client_.call({.method = "POST",
-                                    .target = "/api/v1/jobs/" + url_encode(job_) + "/kill",
-                                    .body = R"({"reason":"Ctrl-C in dlrun run"})"});
+  killing_ = true;
+  const std::string cause = ctrl_c        ? "Ctrl-C"
+                            : what == 'T' ? "SIGTERM"
+                                          : "SIGHUP (its terminal is gone)";
+  say(ctrl_c ? fmt::format("killing {}; once more to leave without waiting", job_)
+             : fmt::format("{}: killing {}", cause, job_),
+      true);
+  const auto killed =
+      client_.call({.method = "POST",
+                    .target = "/api/v1/jobs/" + url_encode(job_) + "/kill",
+                    .body = jobspec::dump(jobspec::Json{{"reason", cause + " in dlrun run"}})});
   if (!killed && killed.error().code != Errc::kFailedPrecondition)
     say("kill: " + killed.error().context, true);
   return false;

@@ -59,7 +59,8 @@ class JobFollower {
   std::string state_, last_view_, waiting_line_;
   Error error_;
   bool job_over_ = false, logs_over_ = false, gone_ = false, style_known_ = false, failed_ = false;
-  int interrupts_ = 0, exit_code_ = kInternal;
+  bool asked_ = false, killing_ = false;  ///< whether to kill the job; it is being killed
+  int exit_code_ = kInternal;
 };
 
 /// One line for a person: "j12 RUNNING: worker x2 on node-0, node-1".

@@ -27,7 +27,7 @@ int interrupt_write_fd = -1;  // for the signal handler alone
 
 void on_signal(int signal) {
   const int saved = errno;
-  const char what = signal == SIGINT ? 'I' : 'T';
+  const char what = signal == SIGINT ? 'I' : signal == SIGTERM ? 'T' : 'H';
   [[maybe_unused]] const ssize_t n = ::write(interrupt_write_fd, &what, 1);
   errno = saved;
 }

@@ -34,7 +34,8 @@ struct World {
   bool err_tty = false;
   bool color = false;  ///< err_tty and no NO_COLOR
   int width = 80;
-  int interrupt_fd = -1;  ///< readable once per Ctrl-C; -1 = none
+  /// One byte per signal: 'I' Ctrl-C, 'T' SIGTERM, 'H' the terminal went away; -1 = none.
+  int interrupt_fd = -1;
   unsigned cores = 1;
   std::int64_t memory_bytes = 0;
 

@@ -21,7 +21,9 @@ namespace dlrun::launcher {
 namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 class Cli : public test::ServerFixture {
@@ -84,6 +86,18 @@ class Cli : public test::ServerFixture {
           for (auto& task : view.tasks) task.task.job = id;
         },
         "job_running");
+  }
+  void a_kill_ends_the_job() {
+    control.on_kill([&](JobId id) {
+      const auto view = control.job(id);
+      for (const auto& task : view.tasks)
+        for (const auto stream : {web::LogStream::kStdout, web::LogStream::kStderr})
+          logs.complete({task.task, stream});
+      control.update(id, [](auto& v) {
+        test::end_job(v, 130);
+        v.state = cluster::JobState::kCancelled;
+      });
+    });
   }
   void finish(JobId id, int code) {
     const auto view = control.job(id);
@@ -161,19 +175,8 @@ TEST_F(Cli, RunTellsEachStateOnceAndProgressInPlainLines) {
 }
 
 TEST_F(Cli, FirstCtrlCAsksAndTheSecondKills) {
-  std::atomic<bool> killed{false};
   control.on_submit([&](JobId id) { start(id); });
-  control.on_kill([&](JobId id) {
-    killed = true;
-    const auto view = control.job(id);
-    for (const auto& task : view.tasks)
-      for (const auto stream : {web::LogStream::kStdout, web::LogStream::kStderr})
-        logs.complete({task.task, stream});
-    control.update(id, [](auto& v) {
-      test::end_job(v, 130);
-      v.state = cluster::JobState::kCancelled;
-    });
-  });
+  a_kill_ends_the_job();
   world.interrupt_fd = interrupt[0];
   std::thread user([&] {
     const auto until = std::chrono::steady_clock::now() + 10s;
@@ -183,13 +186,32 @@ TEST_F(Cli, FirstCtrlCAsksAndTheSecondKills) {
     while (said().find("Ctrl-C again") == std::string::npos &&
            std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(2ms);
-    EXPECT_FALSE(killed) << "the first one only asks";
+    EXPECT_THAT(control.kill_reasons(), IsEmpty()) << "the first one only asks";
     ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
   });
   EXPECT_EQ(cli({"run", "--", "x"}), 130);
   user.join();
-  EXPECT_TRUE(killed);
+  EXPECT_THAT(control.kill_reasons(), ElementsAre("Ctrl-C in dlrun run"));
   EXPECT_THAT(err, HasSubstr("Ctrl-C again to kill the job j1"));
+}
+
+TEST_F(Cli, ATermKillsWithoutAskingAndIsCalledByItsName) {
+  a_kill_ends_the_job();
+  world.interrupt_fd = interrupt[0];
+  control.on_submit([&](JobId id) {
+    start(id);
+    EXPECT_EQ(::write(interrupt[1], "T", 1), 1);
+  });
+  EXPECT_EQ(cli({"run", "--", "x"}), 130);
+  EXPECT_THAT(err, HasSubstr("dlrun: SIGTERM: killing j1"));
+  EXPECT_THAT(err, Not(HasSubstr("Ctrl-C")));
+  control.on_submit([&](JobId id) {
+    start(id);
+    EXPECT_EQ(::write(interrupt[1], "IH", 2), 2);  // asked, then the terminal is closed
+  });
+  EXPECT_EQ(cli({"run", "--", "x"}), 130);
+  EXPECT_THAT(control.kill_reasons(),
+              ElementsAre("SIGTERM in dlrun run", "SIGHUP (its terminal is gone) in dlrun run"));
 }
 
 TEST_F(Cli, RunSurvivesAServerThatGoesAndComesBackElsewhere) {

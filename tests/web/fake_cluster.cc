@@ -82,6 +82,7 @@ Result<cluster::ApiReply> FakeControl::answer(const cluster::ApiCall& request) {
     if (job == jobs_.end()) return unknown(kill->job);
     if (cluster::is_final(job->second.state))
       return fail(Errc::kFailedPrecondition, to_string(kill->job) + " is over");
+    kill_reasons_.push_back(kill->reason);
     out = cluster::ApiReply(cluster::KillAck{});
   } else if (std::holds_alternative<cluster::HoldJob>(request) ||
              std::holds_alternative<cluster::RequeueJob>(request)) {
@@ -202,6 +203,10 @@ cluster::JobView FakeControl::job(JobId id) {
 std::vector<cluster::JobSpec> FakeControl::submitted() {
   const std::lock_guard lock(mutex_);
   return submitted_;
+}
+std::vector<std::string> FakeControl::kill_reasons() {
+  const std::lock_guard lock(mutex_);
+  return kill_reasons_;
 }
 void FakeControl::set_nodes(std::vector<cluster::NodeView> nodes) {
   const std::lock_guard lock(mutex_);

@@ -31,6 +31,7 @@ class FakeControl final : public cluster::ControlApi {
   /// Called with each new job, on the fake's thread, after the submit was answered.
   void on_submit(std::function<void(JobId)> hook);
   void on_kill(std::function<void(JobId)> hook);
+  std::vector<std::string> kill_reasons();
 
   JobId add(cluster::JobView view);  ///< the id is given
   /// Changes a job and records an event of it.
@@ -60,6 +61,7 @@ class FakeControl final : public cluster::ControlApi {
   std::vector<std::weak_ptr<std::function<void(JobId)>>> listeners_;
   std::function<std::optional<Result<cluster::ApiReply>>(const cluster::ApiCall&)> hook_;
   std::function<void(JobId)> submit_hook_, kill_hook_;
+  std::vector<std::string> kill_reasons_;
   std::uint64_t next_job_ = 1;
   std::size_t calls_ = 0;
   bool stop_ = false;
