@@ -234,6 +234,8 @@ void JobReader::role(const Node::Member& member, const cluster::EnvList& common)
              role.ready =
                  static_cast<cluster::ReadyWhen>(choice(n, "ready", {"running", "told", "port"}));
            }},
+          {"time_limit", [&](const Node& n) { role.time_limit = duration(n, "time_limit"); }},
+          {"restart_on", [&](const Node& n) { role.restart_on = causes(n, "restart_on"); }},
           {"after",
            [&](const Node& n) {
              if (n.kind == Node::Kind::kString) {
@@ -402,6 +404,22 @@ void JobReader::check_outputs() {
   }
 }
 
+std::vector<cluster::Cause> JobReader::causes(const Node& node, std::string_view what) {
+  std::vector<cluster::Cause> out;
+  if (!want(node, Node::Kind::kList, what)) return out;
+  const auto known = cause_names();
+  if (!at_most(node, known.size(), what)) return out;
+  std::vector<std::string_view> names;
+  for (const auto& [name, cause] : known) names.push_back(name);
+  for (Node item : node.items) {
+    std::replace(item.text.begin(), item.text.end(), '_', '-');
+    const std::size_t before = problems_.size();
+    const std::size_t i = choice(item, what, names);
+    if (problems_.size() == before) out.push_back(known[i].second);
+  }
+  return out;
+}
+
 void JobReader::restart(const Node& node) {
   table(node, "[restart]",
         {
@@ -410,20 +428,7 @@ void JobReader::restart(const Node& node) {
                spec_.restart.restarts_max =
                    integer<std::uint32_t>(n, "max", 0, cluster::kSpecLimits.restarts_max);
              }},
-            {"on",
-             [&](const Node& n) {
-               spec_.restart.on.clear();
-               if (!want(n, Node::Kind::kList, "on")) return;
-               const auto causes = cause_names();
-               std::vector<std::string_view> names;
-               for (const auto& [name, cause] : causes) names.push_back(name);
-               for (Node item : n.items) {
-                 std::replace(item.text.begin(), item.text.end(), '_', '-');
-                 const std::size_t before = problems_.size();
-                 const std::size_t i = choice(item, "on", names);
-                 if (problems_.size() == before) spec_.restart.on.push_back(causes[i].second);
-               }
-             }},
+            {"on", [&](const Node& n) { spec_.restart.on = causes(n, "on"); }},
         });
 }
 

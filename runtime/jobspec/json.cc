@@ -51,6 +51,12 @@ Json cores(std::int64_t milli) {
   return static_cast<double>(milli) / 1000;
 }
 
+Json causes_json(const std::vector<cluster::Cause>& causes) {
+  Json out = Json::array();
+  for (const auto cause : causes) out.push_back(cause_name(cause));
+  return out;
+}
+
 Json role_json(const cluster::RoleSpec& role) {
   Json out;
   out["kind"] = role.kind == cluster::RoleKind::kService ? "service" : "batch";
@@ -71,6 +77,8 @@ Json role_json(const cluster::RoleSpec& role) {
   out["ready"] = role.ready == cluster::ReadyWhen::kTold   ? "told"
                  : role.ready == cluster::ReadyWhen::kPort ? "port"
                                                            : "running";
+  out["time_limit"] = duration(role.time_limit);
+  if (role.restart_on) out["restart_on"] = causes_json(*role.restart_on);
   return out;
 }
 
@@ -220,9 +228,7 @@ Json to_json(const cluster::JobSpec& spec) {
   for (const auto& role : spec.roles) out["role"][role.name] = role_json(role);
   out["input"] = Json::object();
   for (const auto& input : spec.inputs) out["input"][input.name] = input_json(input);
-  Json on = Json::array();
-  for (const auto cause : spec.restart.on) on.push_back(cause_name(cause));
-  out["restart"] = Json{{"max", spec.restart.restarts_max}, {"on", on}};
+  out["restart"] = Json{{"max", spec.restart.restarts_max}, {"on", causes_json(spec.restart.on)}};
   out["hold"] = spec.hold;
   out["output"] = Json::object();
   for (const auto& output : spec.outputs)

@@ -46,6 +46,8 @@ struct RoleSpec {
   require @9 :List(Label);
   after @10 :List(Data);
   ready @11 :UInt8;
+  timeLimitNs @12 :Int64;
+  restartOn @13 :List(UInt8);  # absent = the job's
 }
 
 struct OutputSpec {

@@ -75,6 +75,18 @@ sched::NodeCapacity get(schema::NodeCapacity::Reader from) {
 
 namespace {
 
+void put(capnp::List<std::uint8_t>::Builder to, const std::vector<Cause>& from) {
+  for (unsigned i = 0; i < from.size(); ++i) to.set(i, static_cast<std::uint8_t>(from[i]));
+}
+
+Result<std::vector<Cause>> get_causes(capnp::List<std::uint8_t>::Reader from) {
+  std::vector<Cause> causes;
+  for (const auto cause : from) {
+    DLRUN_ASSIGN(causes.emplace_back(), get_cause(cause));
+  }
+  return causes;
+}
+
 void put(schema::RoleSpec::Builder to, const RoleSpec& from) {
   to.setName(from.name);
   to.setKind(static_cast<std::uint8_t>(from.kind));
@@ -88,6 +100,8 @@ void put(schema::RoleSpec::Builder to, const RoleSpec& from) {
   wire::put(to.initRequire(from.require.size()), from.require);
   wire::put(to.initAfter(from.after.size()), from.after);
   to.setReady(static_cast<std::uint8_t>(from.ready));
+  to.setTimeLimitNs(from.time_limit.count());
+  if (from.restart_on) put(to.initRestartOn(from.restart_on->size()), *from.restart_on);
 }
 
 Result<RoleSpec> get(schema::RoleSpec::Reader from) {
@@ -104,6 +118,10 @@ Result<RoleSpec> get(schema::RoleSpec::Reader from) {
   role.require = wire::get(from.getRequire());
   role.after = wire::get(from.getAfter());
   DLRUN_ASSIGN(role.ready, get_enum(from.getReady(), ReadyWhen::kPort, "readiness"));
+  role.time_limit = Duration(from.getTimeLimitNs());
+  if (from.hasRestartOn()) {
+    DLRUN_ASSIGN(role.restart_on, get_causes(from.getRestartOn()));
+  }
   return role;
 }
 
@@ -160,9 +178,7 @@ void put(schema::JobSpec::Builder to, const JobSpec& from) {
   for (unsigned i = 0; i < from.roles.size(); ++i) put(roles[i], from.roles[i]);
   put(to.initInputs(from.inputs.size()), from.inputs);
   to.setRestartsMax(from.restart.restarts_max);
-  auto on = to.initRestartOn(from.restart.on.size());
-  for (unsigned i = 0; i < from.restart.on.size(); ++i)
-    on.set(i, static_cast<std::uint8_t>(from.restart.on[i]));
+  put(to.initRestartOn(from.restart.on.size()), from.restart.on);
   to.setTimeLimitNs(from.time_limit.count());
   to.setGraceNs(from.grace.count());
   to.setFailureGraceNs(from.failure_grace.count());
@@ -184,10 +200,7 @@ Result<JobSpec> get(schema::JobSpec::Reader from) {
   }
   DLRUN_ASSIGN(spec.inputs, get(from.getInputs()));
   spec.restart.restarts_max = from.getRestartsMax();
-  spec.restart.on.clear();
-  for (const auto cause : from.getRestartOn()) {
-    DLRUN_ASSIGN(spec.restart.on.emplace_back(), get_cause(cause));
-  }
+  DLRUN_ASSIGN(spec.restart.on, get_causes(from.getRestartOn()));
   spec.time_limit = Duration(from.getTimeLimitNs());
   spec.grace = Duration(from.getGraceNs());
   spec.failure_grace = Duration(from.getFailureGraceNs());

@@ -263,6 +263,57 @@ TEST(JobCore, ALostNodeRestartsTheGangAsANewGenerationWhenThePolicySaysSo) {
   EXPECT_EQ(h.ended->state, JobState::kLost);
 }
 
+TEST(JobCore, TheRoleThatFailedFirstSaysAfterWhichCausesTheGangStartsAgain) {
+  JobSpec spec = spec_of(1);
+  spec.restart = {2, {Cause::kExit}};
+  RoleSpec other = spec.roles[0];
+  other.name = "other";
+  other.restart_on = {Cause::kSignal};
+  spec.roles.push_back(other);
+  const TaskEnd stopped{.cause = Cause::kSibling, .signal = 15};
+  {
+    JobHarness h(spec);
+    h.place();
+    h.exits("n1", h.task("other", 0), 3);
+    h.update("n0", h.task("worker", 0), TaskState::kEnded, stopped);
+    ASSERT_TRUE(h.ended) << "an exit of this role is none of its causes";
+    EXPECT_EQ(h.ended->exit_code, 3);
+  }
+  JobHarness h(spec);
+  h.place();
+  h.update("n1", h.task("other", 0), TaskState::kEnded,
+           TaskEnd{.cause = Cause::kSignal, .signal = 11});
+  h.update("n0", h.task("worker", 0), TaskState::kEnded, stopped);
+  EXPECT_FALSE(h.ended);
+  EXPECT_EQ(h.wants_generation, 2u);
+  h.recover();
+  h.place(2);
+  h.exits("n0", h.task("worker", 0, 2), 3);
+  h.update("n1", h.task("other", 0, 2), TaskState::kEnded, stopped);
+  EXPECT_FALSE(h.ended) << "a role without causes of its own has the job's";
+  EXPECT_EQ(h.wants_generation, 3u);
+}
+
+TEST(JobCore, AProgramGetsTheTimeLimitOfItsRoleOrOfTheJobWhicheverIsShorter) {
+  JobSpec spec = spec_of(1);
+  spec.roles.push_back(spec.roles[0]);
+  spec.roles[1].name = "short";
+  spec.roles[1].time_limit = seconds(5);
+  spec.roles.push_back(spec.roles[0]);
+  spec.roles[2].name = "long";
+  spec.roles[2].time_limit = seconds(90);
+  const auto limits = [](const JobSpec& of) {
+    JobHarness h(of);
+    h.place();
+    std::vector<Duration> out;
+    for (const auto& prepare : h.sent_of<PrepareTask>()) out.push_back(prepare.time_limit);
+    return out;
+  };
+  EXPECT_EQ(limits(spec), (std::vector<Duration>{seconds(0), seconds(5), seconds(90)}));
+  spec.time_limit = seconds(60);
+  EXPECT_EQ(limits(spec), (std::vector<Duration>{seconds(60), seconds(5), seconds(60)}));
+}
+
 TEST(JobCore, RefusesWhatComesUnderAnOlderEpoch) {
   JobSpec spec = spec_of(1);
   spec.restart.restarts_max = 1;

@@ -91,6 +91,12 @@ TEST(JobRecord, TheFingerprintSeesEveryField) {
   other = base;
   other.time_limit = seconds(1);
   EXPECT_NE(fingerprint(base), fingerprint(other));
+  other = base;
+  other.roles[1].time_limit = seconds(1);
+  EXPECT_NE(fingerprint(base), fingerprint(other));
+  other = base;
+  other.roles[1].restart_on.emplace();
+  EXPECT_NE(fingerprint(base), fingerprint(other));
 }
 
 TEST(JobRecord, AGangOfARangeSpreadsItsShare) {

@@ -299,7 +299,7 @@ TEST(JobFile, WhatItCallsGoodTheCoordinatorTakes) {
   EXPECT_THAT(many.error().context, HasSubstr("65536"));
 }
 
-TEST(JobFile, ReadsHoldOutputsAndReadiness) {
+TEST(JobFile, ReadsHoldOutputsReadinessAndTheRolesOwnLimitAndCauses) {
   const char* text = R"(
 hold = true
 [role.web]
@@ -307,9 +307,12 @@ kind = "service"
 argv = ["serve"]
 ports = 1
 ready = "port"
+time_limit = "1m"
+restart_on = ["oom", "time_limit"]
 [role.main]
 argv = ["true"]
 after = "web"
+restart_on = []
 [output.model]
 path = "/out/model"
 )";
@@ -317,6 +320,10 @@ path = "/out/model"
   ASSERT_TRUE(spec.has_value()) << spec.error().context;
   EXPECT_TRUE(spec->hold);
   EXPECT_EQ(spec->roles[0].ready, cluster::ReadyWhen::kPort);
+  EXPECT_EQ(spec->roles[0].time_limit, 1min);
+  EXPECT_THAT(spec->roles[0].restart_on,
+              testing::Optional(ElementsAre(cluster::Cause::kOom, cluster::Cause::kTimeLimit)));
+  EXPECT_THAT(spec->roles[1].restart_on, testing::Optional(testing::IsEmpty()));
   ASSERT_EQ(spec->outputs.size(), 1u);
   EXPECT_EQ(spec->outputs[0].role, "main") << "the first role whose end counts";
   const auto again = parse_job(dump(to_json(*spec)), Syntax::kJson, "again");

@@ -87,6 +87,13 @@ inline JobSpec job_spec_2() {
   spec.outputs = outputs();
   return spec;
 }
+inline JobSpec job_spec_3() {
+  JobSpec spec = job_spec_2();
+  spec.roles[0].time_limit = std::chrono::minutes(7);
+  spec.roles[0].restart_on = {Cause::kExit, Cause::kTimeLimit};
+  spec.roles[1].restart_on.emplace();  // none at all, which is not the same as absent
+  return spec;
+}
 inline TaskUpdate update() {
   return {.task = kTask,
           .epoch = kEpoch,
@@ -228,7 +235,8 @@ inline std::vector<Event> events() {
           CommitGranted{JobId(12), Generation(2), {11}},
           JobSubmitted{JobId(12), job_spec_2(), kBytes, 1, {12}},
           SplitsLeased{kTask, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}},
-          TaskWarned{kTask, kEpoch, kBytes, {10}}};
+          TaskWarned{kTask, kEpoch, kBytes, {10}},
+          JobSubmitted{JobId(12), job_spec_3(), kBytes, 1, {12}}};
 }
 
 }  // namespace dlrun::wire_test

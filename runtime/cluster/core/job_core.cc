@@ -378,6 +378,7 @@ void JobCore::tell_gone(std::size_t worker, Now now) {
 
 void JobCore::finish_generation(Now now) {
   const RestartPolicy& policy = record_.spec->restart;
+  const std::vector<Cause>* restart_on = &policy.on;
   TaskEnd end;
   JobState final_state = JobState::kFailed;
   switch (record_.verdict) {
@@ -391,6 +392,7 @@ void JobCore::finish_generation(Now now) {
       break;
     case Verdict::kFailed:
       end = record_.ends.at(*record_.first_failed).end;
+      if (const auto& own = record_.role_of(*record_.first_failed).restart_on) restart_on = &*own;
       final_state = state_for(end.cause);
       break;
     case Verdict::kKilled:
@@ -415,7 +417,7 @@ void JobCore::finish_generation(Now now) {
   }
   const bool bad = record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted;
   const bool in_policy =
-      std::find(policy.on.begin(), policy.on.end(), end.cause) != policy.on.end();
+      std::find(restart_on->begin(), restart_on->end(), end.cause) != restart_on->end();
   const bool restart =
       bad && in_policy && record_.generation.value - record_.preempted <= policy.restarts_max;
   if (restart || record_.verdict == Verdict::kPreempted) {

@@ -1,5 +1,7 @@
 // How JobCore puts its messages together: commands, the view.
 
+#include <algorithm>
+
 #include "runtime/base/assert.h"
 #include "runtime/cluster/core/job_core.h"
 #include "runtime/cluster/core/rendezvous.h"
@@ -36,6 +38,10 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
     if (other.task.role == role.name) message.world = std::max(message.world, other.task.rank + 1);
   message.inputs = spec.inputs;
   message.time_limit = spec.time_limit;
+  if (role.time_limit > Duration::zero())
+    message.time_limit = spec.time_limit > Duration::zero()
+                             ? std::min(spec.time_limit, role.time_limit)
+                             : role.time_limit;
   message.ready = role.ready;
   message.outputs = outputs_of(record_, index);
   if (gang_of_one()) {

@@ -250,6 +250,9 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     f.add_pairs(role.require);
     f.add(role.after);
     f.add(number(role.ready));
+    f.add(number(role.time_limit.count()));
+    f.add(std::uint64_t{role.restart_on ? role.restart_on->size() + 1 : 0});
+    for (Cause cause : role.restart_on.value_or(std::vector<Cause>{})) f.add(number(cause));
   }
   f.add(std::uint64_t{spec.inputs.size()});
   for (const io::InputSpec& input : spec.inputs) {

@@ -37,23 +37,6 @@ enum class EnvPolicy : std::uint8_t {
 using EnvList = std::vector<std::pair<std::string, std::string>>;  ///< values may hold '=', '|',
                                                                    ///< newlines, any byte but NUL
 
-struct RoleSpec {
-  std::string name;
-  RoleKind kind = RoleKind::kBatch;
-  RoleProgram program = RoleProgram::kProcess;
-  std::uint32_t count_min = 1;
-  std::uint32_t count_max = 1;
-  std::vector<std::string> argv;
-  EnvList env;
-  std::string cwd;  ///< must exist on the node; "" = JobSpec::cwd where it exists there, else the
-                    ///< task's work directory
-  sched::Resources resources;
-  sched::Labels require;
-  std::vector<std::string> after;  ///< roles that must be ready before this one's program runs
-  ReadyWhen ready = ReadyWhen::kRunning;
-  friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
-};
-
 enum class Cause : std::uint8_t {
   kNone = 0,
   kExit = 1,    ///< the program ended; code
@@ -68,6 +51,26 @@ enum class Cause : std::uint8_t {
   kPreempted = 10,
   kCoordinator = 11,  ///< refused or ended by the control plane: detail says why
   kStopped = 12,      ///< its peers are done: it was told to stop, and that is a good end
+};
+
+struct RoleSpec {
+  std::string name;
+  RoleKind kind = RoleKind::kBatch;
+  RoleProgram program = RoleProgram::kProcess;
+  std::uint32_t count_min = 1;
+  std::uint32_t count_max = 1;
+  std::vector<std::string> argv;
+  EnvList env;
+  std::string cwd;  ///< must exist on the node; "" = JobSpec::cwd where it exists there, else the
+                    ///< task's work directory
+  sched::Resources resources;
+  sched::Labels require;
+  std::vector<std::string> after;  ///< roles that must be ready before this one's program runs
+  ReadyWhen ready = ReadyWhen::kRunning;
+  Duration time_limit{0};  ///< of each of its programs, from its start; 0 = the job's
+  /// Causes after which an end of this role starts the gang again; absent = RestartPolicy::on.
+  std::optional<std::vector<Cause>> restart_on;
+  friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
 /// A folder that appears whole, and only when the job has succeeded. Rank 0 of `role` writes into

@@ -73,6 +73,7 @@ Status check_role(const RoleSpec& role, const std::string& at, const SpecLimits&
   if (has_nul(role.cwd)) return bad(at + ".cwd", "a NUL byte");
   if (role.ready == ReadyWhen::kPort && role.resources.ports == 0)
     return bad(at + ".ready", "\"port\" wants a leased port: ports = 1");
+  if (role.time_limit < Duration::zero()) return bad(at + ".time_limit", "is negative");
   DLRUN_TRY(check_env(role.env, at + ".env", limits));
   return check_resources(role.resources, at + ".resources");
 }
