@@ -31,7 +31,7 @@ void TaskAgentLink::disconnect() { client_.reset(); }
 
 Status TaskAgentLink::ready(const std::string& socket_path) {
   cluster::TaskReadyInfo info;
-  info.ps_ipc = socket_path;
+  info.ipc = socket_path;
   DLRUN_ASSIGN(auto* const to, client());
   return to->send(task::Ready{info});
 }

@@ -97,7 +97,7 @@ class SimNode final : public FeederNode {
   void perform(const cluster::DeliverLease& effect);
   void perform(const cluster::DeliverWorkerGone& effect);
   void perform(const cluster::PublishOutputs& effect);
-  void perform(const cluster::LinkUp&) {}
+  void perform(const cluster::ShipLogsTo&) {}
   void arm();
 
   // processes; each step finds its process again by pid, for it may be gone

@@ -8,8 +8,8 @@ using Job = import "job.capnp";
 $Cxx.namespace("dlrun::wire::schema");
 
 struct ReadyInfo {
-  psTcp @0 :Text;
-  psIpc @1 :Data;
+  tcp @0 :Text;
+  ipc @1 :Data;
 }
 
 struct TaskUpdate {

@@ -14,8 +14,8 @@ void put(schema::TaskUpdate::Builder to, const TaskUpdate& from) {
   wire::put(to.initEpoch(), from.epoch);
   to.setState(static_cast<std::uint8_t>(from.state));
   wire::put(to.initEnd(), from.end);
-  to.initReady().setPsTcp(from.ready.ps_tcp);
-  to.getReady().setPsIpc(data_of(from.ready.ps_ipc));
+  to.initReady().setTcp(from.ready.tcp);
+  to.getReady().setIpc(data_of(from.ready.ipc));
   to.setPid(from.pid);
   to.setWarning(data_of(from.warning));
 }
@@ -26,8 +26,8 @@ Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
   update.epoch = wire::get(from.getEpoch());
   DLRUN_ASSIGN(update.state, get_enum(from.getState(), TaskState::kEnded, "task state"));
   DLRUN_ASSIGN(update.end, wire::get(from.getEnd()));
-  update.ready.ps_tcp = to_string(from.getReady().getPsTcp());
-  update.ready.ps_ipc = to_string(from.getReady().getPsIpc());
+  update.ready.tcp = to_string(from.getReady().getTcp());
+  update.ready.ipc = to_string(from.getReady().getIpc());
   update.pid = from.getPid();
   update.warning = to_string(from.getWarning());
   return update;

@@ -15,8 +15,8 @@ struct TaskToServer {
       pid @3 :Int64;
     }
     ready :group {
-      psTcp @4 :Text;
-      psIpc @5 :Data;
+      tcp @4 :Text;
+      ipc @5 :Data;
     }
     progress :group {
       fraction @6 :Float64;

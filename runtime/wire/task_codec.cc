@@ -29,7 +29,7 @@ Result<task::ToServer> get_server(Server::Reader r) {
       return to;
     }
     case Server::READY:
-      return task::Ready{{to_string(r.getReady().getPsTcp()), to_string(r.getReady().getPsIpc())}};
+      return task::Ready{{to_string(r.getReady().getTcp()), to_string(r.getReady().getIpc())}};
     case Server::PROGRESS:
       return task::ReportProgress{r.getProgress().getFraction(),
                                   to_string(r.getProgress().getText())};
@@ -160,8 +160,8 @@ std::string encode(const task::ToServer& message) {
           },
           [&](const task::Ready& m) {
             auto to = root.initReady();
-            to.setPsTcp(m.info.ps_tcp);
-            to.setPsIpc(data_of(m.info.ps_ipc));
+            to.setTcp(m.info.tcp);
+            to.setIpc(data_of(m.info.ipc));
           },
           [&](const task::ReportProgress& m) {
             auto to = root.initProgress();

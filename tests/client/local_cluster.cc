@@ -252,10 +252,9 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
   };
   if (auto* ready = std::get_if<task::Ready>(&message)) {
     std::scoped_lock lock(mutex_);
-    if (from.role == "feeder") feeder_socket_ = ready->info.ps_ipc;
+    if (from.role == "feeder") feeder_socket_ = ready->info.ipc;
     if (from.role == "ps")
-      shards_[from.rank] = {ShardId{from.rank}, ready->info.ps_tcp, ready->info.ps_ipc,
-                            NodeId{"local"}};
+      shards_[from.rank] = {ShardId{from.rank}, ready->info.tcp, ready->info.ipc, NodeId{"local"}};
     changed_.notify_all();
   } else if (auto* progress = std::get_if<task::ReportProgress>(&message)) {
     std::scoped_lock lock(mutex_);

@@ -46,7 +46,7 @@ TEST(TaskDir, ALaterAgentFindsWhatWasPreparedAndStarted) {
   ASSERT_EQ(found.size(), 1u);
   ASSERT_TRUE(found[0].found.start);
   ASSERT_TRUE(found[0].found.ready);
-  EXPECT_EQ(found[0].found.ready->ps_tcp, "tcp://h:1");
+  EXPECT_EQ(found[0].found.ready->tcp, "tcp://h:1");
   ASSERT_TRUE(found[0].found.end) << "asked to start, but no shim was started: it never will be";
   EXPECT_EQ(found[0].found.end->cause, Cause::kStartFailed);
   EXPECT_TRUE(broken.empty());

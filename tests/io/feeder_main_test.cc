@@ -79,7 +79,7 @@ class FeederMain : public ::testing::Test {
     const std::lock_guard lock(mutex_);
     task::FeederReply reply;
     if (const auto* ready = std::get_if<task::Ready>(&message)) {
-      feeder_socket_ = ready->info.ps_ipc;
+      feeder_socket_ = ready->info.ipc;
       ready_.notify_all();
       return;
     }

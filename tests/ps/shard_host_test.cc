@@ -82,7 +82,7 @@ class ShardHost : public testing::Test {
     EXPECT_TRUE(changed.wait_for(lock, kLong, [&] { return ready.size() == pids.size(); }));
     PsView full = view;
     for (const auto& [rank, info] : ready) {
-      full.shards.push_back({.shard = ShardId{rank}, .tcp = info.ps_tcp, .ipc = info.ps_ipc});
+      full.shards.push_back({.shard = ShardId{rank}, .tcp = info.tcp, .ipc = info.ipc});
     }
     return full;
   }

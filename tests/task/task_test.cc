@@ -304,7 +304,7 @@ TEST_F(Task, ARestartedAgentIsFoundAgainAndHearsWhatWasUnderWay) {
       wait([&] { return all_of<EnterBarrier>().size() == 1 && all_of<FeederDone>().size() == 1; }));
   {
     const std::lock_guard lock(mutex_);
-    EXPECT_EQ(all_of<Ready>().at(0).info.ps_tcp, "tcp://a:1");
+    EXPECT_EQ(all_of<Ready>().at(0).info.tcp, "tcp://a:1");
     ASSERT_EQ(all_of<ReportProgress>().size(), 1u);
     EXPECT_EQ(all_of<ReportProgress>()[0].text, "y");
     EXPECT_EQ(all_of<EnterBarrier>()[0].round, 1u);

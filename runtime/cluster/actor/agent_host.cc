@@ -87,7 +87,7 @@ class AgentHost::Impl {
     shipper_options.keys.secret_key = options_.log_secret_key;
     DLRUN_ASSIGN(shipper_, logs::LogShipper::start(std::move(shipper_options)));
 
-    FeederOptions feeder_options;
+    FeedersOptions feeder_options;
     feeder_options.run_dir = options_.run_dir;
     feeder_options.self_program = options_.self_program;
     feeder_options.linger = options_.feeder_linger;
@@ -322,14 +322,14 @@ class AgentHost::Impl {
     });
   }
 
-  void perform(cluster::LinkUp& effect) {
-    std::string endpoint = effect.log_endpoint;
+  void perform(ShipLogsTo& effect) {
+    std::string endpoint = effect.endpoint;
     if (endpoint.empty()) return;
     if (const auto star = endpoint.find("//*:"); star != std::string::npos) {
       const std::string& host = options_.coordinator_host;
       endpoint.replace(star + 2, 1, host.find(':') == std::string::npos ? host : "[" + host + "]");
     }
-    shipper_->connect(endpoint, effect.log_key);
+    shipper_->connect(endpoint, effect.key);
   }
 
   // ---- what happens on the node

@@ -22,7 +22,7 @@ Token token_of(std::string_view bytes) {
 
 }  // namespace
 
-Feeders::Feeders(FeederOptions options) : options_(std::move(options)) {}
+Feeders::Feeders(FeedersOptions options) : options_(std::move(options)) {}
 Feeders::~Feeders() = default;
 
 void Feeders::sweep() {
@@ -126,7 +126,7 @@ void Feeders::refuse(const TaskId& task, std::uint64_t request, const Error& err
 void Feeders::on_ready(const TaskId& id, const TaskReadyInfo& info) {
   for (auto& [owner, feeder] : by_owner_) {
     if (feeder->id != id) continue;
-    feeder->socket = info.ps_ipc;
+    feeder->socket = info.ipc;
     for (const auto& [key, consumer] : feeder->consumers)
       (void)options_.server->send(id, task::PeerKind::kFeeder, consumer.admit);
     for (const Waiting& waiting : std::exchange(feeder->waiting, {})) answer(*feeder, waiting);

@@ -30,7 +30,7 @@
 
 namespace dlrun::cluster {
 
-struct FeederOptions {
+struct FeedersOptions {
   /// short: feeders live in <run_dir>/f<n>, their sockets have paths of <= 107 bytes
   std::string run_dir;
   std::string self_program;  ///< argv[0] of `dlrun feeder`
@@ -46,7 +46,7 @@ struct FeederOptions {
 
 class Feeders {
  public:
-  explicit Feeders(FeederOptions options);
+  explicit Feeders(FeedersOptions options);
   ~Feeders();
 
   /// Ends what an earlier agent left: consumers ask again and get a new one.
@@ -92,7 +92,7 @@ class Feeders {
   void refuse(const TaskId& task, std::uint64_t request, const Error& error);
   void arm_linger(Feeder& feeder);
 
-  FeederOptions options_;
+  FeedersOptions options_;
   std::map<std::string, std::unique_ptr<Feeder>> by_owner_;
   struct Trouble {
     int deaths = 0;

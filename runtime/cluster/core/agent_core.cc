@@ -132,7 +132,7 @@ void AgentCore::on(const RegisterAck& message, Now now) {
       stop(it->second, Duration{0}, Cause::kCoordinator, now);
   }
   if (!news) return;
-  out_.push_back(LinkUp{term_, message.log_endpoint, message.log_key});
+  out_.push_back(ShipLogsTo{message.log_endpoint, message.log_key});
   for (auto& [key, pending] : pending_) {  // what was said while the link was down
     out_.push_back(SendToCoordinator{pending.message});
     pending.resend_after = settings_.resend;

@@ -98,14 +98,13 @@ struct DeliverWorkerGone {
 struct PublishOutputs {
   CommitOutputs commit;
 };
-/// Once per RegisterAck: where logs go.
-struct LinkUp {
-  std::uint64_t term = 0;
-  std::string log_endpoint, log_key;
+/// Once per RegisterAck.
+struct ShipLogsTo {
+  std::string endpoint, key;
 };
 using AgentEffect =
     std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask, DeliverBarrier,
-                 DeliverLease, DeliverWorkerGone, PublishOutputs, LinkUp>;
+                 DeliverLease, DeliverWorkerGone, PublishOutputs, ShipLogsTo>;
 using AgentEffects = std::vector<AgentEffect>;
 
 /// A task found on disk by a new agent process: its shim runs, or left its end.

@@ -197,7 +197,7 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   }
   task.unverified = false;
   if (update.pid != 0) task.pid = update.pid;
-  if (!update.ready.ps_tcp.empty() || !update.ready.ps_ipc.empty()) task.ready = update.ready;
+  if (!update.ready.tcp.empty() || !update.ready.ipc.empty()) task.ready = update.ready;
   if (!update.warning.empty() && record_.warned.count({*index, update.warning}) == 0)
     record_event(TaskWarned{update.task, update.epoch, update.warning, now.wall});
   if (update.state == TaskState::kEnded) {

@@ -73,8 +73,8 @@ ps::PsView JobCore::ps_view() const {
     }
     ps::ShardEndpoint endpoint;
     endpoint.shard = ShardId{shards++};
-    endpoint.tcp = tasks_[i].ready.ps_tcp;
-    endpoint.ipc = tasks_[i].ready.ps_ipc;
+    endpoint.tcp = tasks_[i].ready.tcp;
+    endpoint.ipc = tasks_[i].ready.ipc;
     endpoint.node = node_of(i);
     view.shards.push_back(std::move(endpoint));
   }

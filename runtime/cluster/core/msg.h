@@ -279,10 +279,11 @@ using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, Work
 
 // ---- agent -> coordinator
 
-/// A native task's sockets, told when it is ready.
+/// Where a native task or a feeder listens, told when it is ready; empty = not there. tcp:
+/// "tcp://10.0.0.1:5"; ipc: the path of a Unix socket, for its own node.
 struct TaskReadyInfo {
-  std::string ps_tcp;
-  std::string ps_ipc;
+  std::string tcp;
+  std::string ipc;
   friend bool operator==(const TaskReadyInfo&, const TaskReadyInfo&) = default;
 };
 
