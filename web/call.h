@@ -33,6 +33,8 @@ struct Handlers::Call {
   Target target;
   std::vector<std::string> args;  ///< what stood for {id}, {role}, ...
   Reply reply;
+  /// Of the headers of a request for a log; the request is gone when the job's view arrives.
+  std::optional<std::string> range, last_event_id;
 
   /// The {id}; answers by itself and returns nullopt when it is none.
   std::optional<JobId> job() {
@@ -40,10 +42,16 @@ struct Handlers::Call {
     if (!id) return reply(bad(id.error().context)), std::nullopt;
     return *id;
   }
-  /// A whole number in [low, high], or `absent`; false = answered.
+  /// The parameter as a whole number in [low, high]; `out` stays when it is absent; false =
+  /// answered.
   template <class T>
   bool number(const char* name, T& out, std::uint64_t low, std::uint64_t high) {
-    const auto text = target.param(name);
+    return number(name, target.param(name), out, low, high);
+  }
+  /// The same for what stood in the header `name`.
+  template <class T>
+  bool number(const char* name, std::optional<std::string_view> text, T& out, std::uint64_t low,
+              std::uint64_t high) {
     if (!text) return true;
     const auto value = parse_u64(*text);
     if (!value || *value < low || *value > high)

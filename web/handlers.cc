@@ -382,12 +382,8 @@ void Handlers::log(Call call) {
   std::uint64_t offset = 0;
   if (!call.number("generation", generation, 1, ~std::uint32_t{0})) return;
   if (!call.number("offset", offset, 0, ~std::uint64_t{0})) return;
-  // What is needed of the headers goes into the query: the request is gone when the job's view
-  // arrives.
-  if (const auto range = call.request->header("Range"))
-    call.target.query.emplace_back("Range", *range);
-  if (const auto last = call.request->header("Last-Event-ID"))
-    call.target.query.emplace_back("Last-Event-ID", *last);
+  call.range = call.request->header("Range");
+  call.last_event_id = call.request->header("Last-Event-ID");
   ask<cluster::JobView>(std::move(call), cluster::GetJob{*id},
                         [this](Call& c, cluster::JobView& view) { log_of(std::move(c), view); });
 }
@@ -410,7 +406,7 @@ void Handlers::log_of(Call call, const cluster::JobView& view) {
   if (truthy(call.target.param("follow"))) {
     std::uint64_t offset = 0;
     if (!call.number("offset", offset, 0, ~std::uint64_t{0}) ||
-        !call.number("Last-Event-ID", offset, 0, ~std::uint64_t{0}))
+        !call.number("Last-Event-ID", call.last_event_id, offset, 0, ~std::uint64_t{0}))
       return;
     LogFilter filter{.role = ref.task.role,
                      .rank = ref.task.rank,
@@ -431,8 +427,8 @@ void Handlers::log_of(Call call, const cluster::JobView& view) {
     return call.reply(problem(probe.error()));
   std::uint64_t begin = info.first, end = info.size;
   int status = 200;
-  if (const auto header = call.target.param("Range")) {
-    const auto range = parse_range(*header);
+  if (call.range) {
+    const auto range = parse_range(*call.range);
     if (!range) return call.reply(bad(range.error().context));
     if (range->first)
       begin = std::max(begin, *range->first);

@@ -43,6 +43,9 @@ std::vector<Metric> CoordinatorMetrics::collect() {
       static_cast<double>(m.commits_refused.value()), true);
   add(all, "dlrun_store_bytes", "Size of the event log's files.",
       file_bytes(sources_.events_file) + file_bytes(sources_.events_file + "-wal"));
+  add(all, "dlrun_control_messages_refused_total",
+      "Messages of agents that were not understood, or spoke for another node.",
+      static_cast<double>(m.messages_refused.value()), true);
   add(all, "dlrun_queue_wait_seconds", "From the queue to a place, for each start of a job.",
       m.queue_seconds);
   add(all, "dlrun_coordinator_turn_seconds",

@@ -101,6 +101,7 @@ struct InProcess : ::testing::Test {
       said += line + "\n";
     };
     options.clock = &clock;
+    options.meters = &meters;
     options.make_ledger = [](const std::vector<io::InputSpec>&) {
       return std::unique_ptr<io::Ledger>();
     };
@@ -198,6 +199,7 @@ struct InProcess : ::testing::Test {
   std::unique_ptr<actor::System> system;
   std::mutex said_mutex;
   std::string said;
+  Meters meters;
   std::unique_ptr<CoordinatorNode> coordinator;
   std::vector<std::pair<std::shared_ptr<FakeMachine>, caf::actor>> agents;
 };
@@ -320,8 +322,9 @@ TEST_F(InProcess, AMessageThatIsNotUnderstoodIsToldAndChangesNothing) {
   ASSERT_TRUE(up);
   for (int i = 0; i < 100; ++i) caf::anon_send(link, actor::LinkSend{"no message"});
   const TimePoint until = clock.now() + seconds(20);
-  while (so_far().find("(64 so far)") == std::string::npos && clock.now() < until)
+  while (meters.messages_refused.value() < 100 && clock.now() < until)
     std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(meters.messages_refused.value(), 100u);
   const std::string told = so_far();
   EXPECT_NE(told.find("node odd is not understood (1 so far)"), std::string::npos) << told;
   EXPECT_LE(std::count(told.begin(), told.end(), '\n'), 8)

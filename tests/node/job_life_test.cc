@@ -134,11 +134,11 @@ TEST_F(JobLife, MetricsTellWhatAnOperatorLooksForFirst) {
   for (const char* line :
        {"dlrun_control_up 1\n", "dlrun_jobs{state=\"HELD\"} 1\n",
         "dlrun_jobs_ended_total{state=\"SUCCEEDED\"} 1\n", "dlrun_nodes{state=\"up\"} 1\n",
-        "dlrun_queue_jobs 0\n", "dlrun_queue_wait_seconds_count 1\n",
-        "dlrun_store_commit_seconds_bucket{le=\"+Inf\"}", "dlrun_store_bytes ",
-        "dlrun_log_received_bytes_total ", "dlrun_http_responses_total{status=\"201\"} 2\n",
-        "dlrun_http_request_seconds_count ", "process_resident_memory_bytes ", "process_open_fds ",
-        "dlrun_node_cpus{node=\"n0\"} "})
+        "dlrun_control_messages_refused_total 0\n", "dlrun_queue_jobs 0\n",
+        "dlrun_queue_wait_seconds_count 1\n", "dlrun_store_commit_seconds_bucket{le=\"+Inf\"}",
+        "dlrun_store_bytes ", "dlrun_log_received_bytes_total ",
+        "dlrun_http_responses_total{status=\"201\"} 2\n", "dlrun_http_request_seconds_count ",
+        "process_resident_memory_bytes ", "process_open_fds ", "dlrun_node_cpus{node=\"n0\"} "})
     EXPECT_NE(text.find(line), std::string::npos) << line;
 }
 

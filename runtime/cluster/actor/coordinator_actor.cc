@@ -109,7 +109,11 @@ void tell(Self* self, JobId job) {
 void on_bytes(Self* self, const actor::PeerBytes& message) {
   CoordinatorState& s = self->state;
   const Result<FromAgent> decoded = wire::decode_from_agent(message.bytes);
+  const auto refuse = [&] {
+    if (s.options.meters != nullptr) s.options.meters->messages_refused.add(1);
+  };
   if (!decoded) {  // of a newer agent, or damaged: what matters is repeated
+    refuse();
     if (s.undecodable.now() && s.options.log)
       s.options.log("a message of node " + message.node.value + " is not understood (" +
                     std::to_string(s.undecodable.count()) +
@@ -120,10 +124,10 @@ void on_bytes(Self* self, const actor::PeerBytes& message) {
   // says.
   if (const auto* r = std::get_if<Register>(&*decoded);
       r && (r->node != message.node || r->incarnation != message.incarnation))
-    return;
+    return refuse();
   if (const auto* h = std::get_if<Heartbeat>(&*decoded);
       h && (h->node != message.node || h->incarnation != message.incarnation))
-    return;
+    return refuse();
   const TimePoint began = s.options.clock->now();
   perform(self, s.core().on_agent(message.node, message.incarnation, *decoded, s.now()));
   note_turn(s, began);
