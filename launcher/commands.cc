@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "launcher/job_follower.h"
 #include "launcher/local_cluster.h"
@@ -366,41 +367,61 @@ int Commands::nodes() {
   });
 }
 
+namespace {
+
+std::string event_line(const json& event) {
+  return fmt::format("{} {} {} {} {}\n", text_of(event, "sequence"), short_time(event, "at"),
+                     text_of(event, "job"), text_of(event, "kind"), text_of(event, "text"));
+}
+
+}  // namespace
+
 int Commands::events(const EventFlags& flags) {
-  const auto line = [](const json& event) {
-    std::string job = text_of(event, "job");
-    return fmt::format("{} {} {} {} {}\n", text_of(event, "sequence"), short_time(event, "at"), job,
-                       text_of(event, "kind"), text_of(event, "text"));
-  };
-  std::string target = fmt::format("/api/v1/events?after={}", flags.after);
-  if (!flags.job.empty()) target += "&job=" + url_encode(flags.job);
-  if (!flags.follow)
-    return ask(target + "&limit=1000", [&](const std::string& body) {
-      std::string out;
-      const json list = json::parse(body).at("events");
-      for (const auto& event : list) out += line(event);
-      return out;
-    });
   auto cluster = Cluster::open(world_, 0, 0, 0, [](std::string) {});
   if (!cluster) return fail_with(cluster.error());
   RestClient& client = (*cluster)->client();
-  std::uint64_t after = flags.after;
+  const std::string of_job = flags.job.empty() ? "" : "&job=" + url_encode(flags.job);
+  return flags.follow ? follow_events(client, flags.after, of_job)
+                      : list_events(client, flags.after, of_job);
+}
+
+/// Page by page: one answer looks through a bounded part of the log, and may hold no event at all.
+int Commands::list_events(RestClient& client, std::uint64_t after, const std::string& of_job) {
+  std::string out = common_.json ? "{\"events\":[" : "";
+  const char* between = "";
+  for (bool more = true; more; out.clear()) {
+    const auto body =
+        client.call({.target = fmt::format("/api/v1/events?limit=1000&after={}{}", after, of_job)});
+    if (!body) return fail_with(body.error());
+    const json page = json::parse(*body, nullptr, false);
+    if (!page.is_object() || !page.contains("events") || !page["events"].is_array())
+      return fail_with({Errc::kInternal, "the server's answer makes no sense"});
+    for (const json& event : page["events"])
+      out += common_.json ? std::exchange(between, ",\n") + jobspec::dump(event)
+                          : harmless(event_line(event));
+    const std::uint64_t last = page.value("last", after);
+    more = last > after;
+    after = std::max(after, last);
+    if (common_.json && !more) out += fmt::format("],\"last\":{}}}\n", after);
+    if (!world_.out(out)) return 141;
+  }
+  return kOk;
+}
+
+int Commands::follow_events(RestClient& client, std::uint64_t after, const std::string& of_job) {
   bool gone = false;
-  client.follow({.target =
-                     [&] {
-                       return fmt::format("/api/v1/events?follow=1&after={}{}", after,
-                                          flags.job.empty() ? "" : "&job=" + url_encode(flags.job));
-                     },
-                 .on_event =
-                     [&](const SseEvent& event) {
-                       if (event.name != "event") return;
-                       const json data = json::parse(event.data, nullptr, false);
-                       if (!data.is_object()) return;
-                       after = std::max(after, data.value("sequence", std::uint64_t{0}));
-                       if (!world_.out(common_.json ? event.data + "\n" : harmless(line(data))))
-                         gone = true;
-                     },
-                 .finished = [&] { return gone; }});
+  client.follow(
+      {.target = [&] { return fmt::format("/api/v1/events?follow=1&after={}{}", after, of_job); },
+       .on_event =
+           [&](const SseEvent& event) {
+             if (event.name != "event") return;
+             const json data = json::parse(event.data, nullptr, false);
+             if (!data.is_object()) return;
+             after = std::max(after, data.value("sequence", std::uint64_t{0}));
+             if (!world_.out(common_.json ? event.data + "\n" : harmless(event_line(data))))
+               gone = true;
+           },
+       .finished = [&] { return gone; }});
   while (!client.idle() && !gone) {
     const auto interrupted = client.pump(std::chrono::seconds(10), world_.interrupt_fd);
     if (!interrupted) return fail_with(interrupted.error());

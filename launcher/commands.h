@@ -13,6 +13,8 @@
 
 namespace dlrun::launcher {
 
+class RestClient;
+
 struct CommonFlags {
   bool json = false;
 };
@@ -82,7 +84,9 @@ class Commands {
   int ask(const std::string& target, const std::function<std::string(const std::string&)>& show);
   /// GETs, or POSTs `body` when there is one, to the configured cluster; never brings one up.
   Result<std::string> send(const std::string& target, const std::string& body) const;
-  /// `file`'s text is one JSON line on stdout.
+  /// `of_job`: "" or "&job=j12".
+  int list_events(RestClient& client, std::uint64_t after, const std::string& of_job);
+  int follow_events(RestClient& client, std::uint64_t after, const std::string& of_job);
   void print_json(std::string_view body) const;
 
   const World& world_;

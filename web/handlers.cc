@@ -73,6 +73,27 @@ Result<std::map<LogRef, std::uint64_t>> parse_from(JobId job, std::string_view t
   return out;
 }
 
+/// A role or a rank that the job never has would be an empty log for ever.
+std::optional<Response> no_such_rank(const cluster::JobView& view, const LogFilter& filter) {
+  std::vector<std::string_view> names;
+  bool role = false, rank = false;
+  for (const auto& r : view.spec.roles) {
+    names.push_back(r.name);
+    if (!filter.role.empty() && filter.role != r.name) continue;
+    role = true;
+    rank = rank || !filter.rank || *filter.rank < r.count_max;
+  }
+  if (role && rank) return std::nullopt;
+  const std::string near = role ? "" : jobspec::nearest(filter.role, names);
+  return problem(404, Errc::kNotFound,
+                 role
+                     ? fmt::format("{} has no rank {}{}{}", to_string(view.id), filter.role,
+                                   filter.role.empty() ? "" : "/", *filter.rank)
+                     : fmt::format("{} has no role '{}'{}", to_string(view.id), filter.role,
+                                   near.empty() ? fmt::format("; it has {}", fmt::join(names, ", "))
+                                                : fmt::format("; did you mean '{}'?", near)));
+}
+
 }  // namespace
 
 struct Handlers::Endpoint {
@@ -363,6 +384,8 @@ void Handlers::job_logs(Call call) {
   }
   ask<cluster::JobView>(std::move(call), cluster::GetJob{*id},
                         [this, filter = std::move(filter)](Call& c, cluster::JobView& view) {
+                          if (auto missing = no_such_rank(view, filter))
+                            return c.reply(std::move(*missing));
                           StreamStart start;
                           start.pump =
                               std::make_shared<LogFollowPump>(context_, std::move(view), filter);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "launcher/launcher_main.h"
@@ -421,6 +422,51 @@ TEST_F(Cli, ShowsJobsNodesEventsAndWhyAsTextAndAsJson) {
   }
   EXPECT_EQ(cli({"show", "j9", "--json"}), 1);
   EXPECT_EQ(json::parse(err)["error"], "kNotFound");
+}
+
+TEST_F(Cli, WhatChangesSomethingAnswersInJsonToo) {
+  EXPECT_EQ(cli({"submit", "--json", "--", "x"}), 0);
+  EXPECT_EQ(json::parse(out)["id"], "j1");
+  EXPECT_EQ(cli({"kill", "--json", "j1"}), 0);
+  EXPECT_EQ(json::parse(out)["id"], "j1");
+  EXPECT_EQ(cli({"hold", "--json", "j1"}), 0);
+  EXPECT_EQ(json::parse(out)["id"], "j1");
+  start(JobId{1}), finish(JobId{1}, 3);
+  EXPECT_EQ(cli({"wait", "--json", "j1"}), 3);
+  EXPECT_EQ(json::parse(out)["exit_code"], 3);
+  control.on_submit([&](JobId id) { start(id), finish(id, 4); });
+  EXPECT_EQ(cli({"run", "--json", "--", "x"}), 4);
+  json last;
+  std::istringstream lines(err);
+  for (std::string line; std::getline(lines, line);) {
+    last = json::parse(line, nullptr, false);
+    ASSERT_TRUE(last.is_object()) << line;
+  }
+  EXPECT_EQ(last["exit_code"], 4) << "dlrun's own lines are JSON on stderr, the last is the end";
+}
+
+TEST_F(Cli, EventsAreShownToTheLastAlsoWhenOneAnswerDoesNotHoldThemAll) {
+  control.add(test::running_job());
+  for (int i = 1; i <= 2500; ++i) control.event(JobId{1}, "note", fmt::format("number {}", i));
+  EXPECT_EQ(cli({"events"}), 0);
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 2500);
+  EXPECT_THAT(out, HasSubstr("note number 2500\n"));
+  EXPECT_EQ(cli({"events", "--json", "--job", "j1", "--after", "600"}), 0);
+  const json all = json::parse(out, nullptr, false);
+  ASSERT_TRUE(all.is_object());
+  EXPECT_EQ(all["events"].size(), 1900u);
+  EXPECT_EQ(all["last"], 2500);
+  EXPECT_EQ(cli({"events", "--json", "--after", "2500"}), 0);
+  EXPECT_TRUE(json::parse(out)["events"].empty());
+}
+
+TEST_F(Cli, LogsOfARoleOrRankThatIsNotThereAreRefused) {
+  control.add(test::running_job(2));
+  EXPECT_EQ(cli({"logs", "-f", "--role", "wroker", "j1"}), 1);
+  EXPECT_THAT(err, HasSubstr("j1 has no role 'wroker'; did you mean 'worker'?"));
+  EXPECT_EQ(cli({"logs", "--rank", "2", "j1"}), 1);
+  EXPECT_THAT(err, HasSubstr("j1 has no rank 2"));
+  EXPECT_EQ(cli({"logs", "--role", "worker", "--rank", "1", "j1"}), 0);
 }
 
 TEST_F(Cli, LogsAreExactIntoAPipeAndHarmlessOnATerminal) {

@@ -189,8 +189,10 @@ TEST_F(BadInput, APortThatIsTakenIsNamed) {
   socklen_t size = sizeof at;
   ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
   const std::string port = std::to_string(ntohs(at.sin_port));
-  const std::vector<std::vector<std::string>> ways = {
-      {"--rest", "127.0.0.1:" + port}, {"--port", port}, {"--join-port", port}};
+  const std::vector<std::vector<std::string>> ways = {{"--rest", "127.0.0.1:" + port},
+                                                      {"--port", port},
+                                                      {"--join-port", port},
+                                                      {"--log-port", port}};
   for (const auto& way : ways) {
     std::vector<std::string> args = {
         "coordinator", "--data", cluster / ("p" + std::to_string(++runs)), "--listen", "127.0.0.1"};
@@ -287,7 +289,8 @@ TEST_F(BadInput, AMemoryLimitThatCannotBeEnforcedIsSaidInTheEvents) {
   start();
   const std::string job = submit(spec({"/bin/true"}, {{"memory", "64MiB"}}));
   EXPECT_EQ(cluster.wait_final(job).at("state"), "SUCCEEDED");
-  const std::string events = cluster.get_text("/api/v1/jobs/" + job + "/events");
+  const std::string events = cluster.get_text("/api/v1/events?job=" + job);
+  EXPECT_THAT(events, HasSubstr("job_submitted"));
   const bool enforced =
       cluster.get("/api/v1/jobs/" + job).body.at("tasks")[0].at("end").value("limit_bytes", 0) > 0;
   if (enforced)

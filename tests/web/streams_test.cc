@@ -182,7 +182,8 @@ TEST_F(Streams, WithoutFollowSendsWhatIsStoredFromTheTailOrTheCursor) {
   EXPECT_EQ(bytes_of("tail=3"), "789");
   EXPECT_EQ(bytes_of("from=worker/0%231/stdout:4"), "456789");
   EXPECT_EQ(bytes_of("stream=stderr"), "");
-  EXPECT_EQ(bytes_of("rank=1"), "");
+  EXPECT_EQ(ask(get("/api/v1/jobs/j1/logs?rank=1")).status, 404);
+  EXPECT_EQ(ask(get("/api/v1/jobs/j1/logs?role=ps")).status, 404);
   EXPECT_EQ(ask(get("/api/v1/jobs/j1/logs?from=banana")).status, 400);
 }
 
