@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
@@ -70,6 +71,50 @@ class FakeMachine {
   std::mutex mutex_;
   caf::actor agent_;
   std::vector<HostEvent> early_;
+};
+
+/// A log whose commits take as long as the test wants.
+class GatedLog final : public store::EventLog {
+ public:
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = true;
+    int commits = 0;  ///< begun
+  };
+  explicit GatedLog(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+  Result<std::uint64_t> append(const std::vector<store::Record>& records,
+                               const std::vector<store::JobRow>& rows) override {
+    std::unique_lock lock(gate_->mutex);
+    ++gate_->commits;
+    gate_->changed.wait(lock, [&] { return gate_->open; });
+    return log_.append(records, rows);
+  }
+  using Visit = std::function<bool(const store::Record&)>;
+  Status read_from(std::uint64_t first, const Visit& visit) override {
+    return log_.read_from(first, visit);
+  }
+  Status read_job(std::uint64_t job, std::uint64_t first, const Visit& visit) override {
+    return log_.read_job(job, first, visit);
+  }
+  Result<std::optional<store::JobRow>> job(std::uint64_t id) override { return log_.job(id); }
+  Result<std::vector<store::JobRow>> jobs(const store::JobFilter& filter) override {
+    return log_.jobs(filter);
+  }
+  Result<std::vector<store::JobRow>> unfinished() override { return log_.unfinished(); }
+  Result<std::uint64_t> finished_count() override { return log_.finished_count(); }
+  Result<std::uint64_t> max_job() override { return log_.max_job(); }
+  Result<std::vector<std::uint64_t>> finished_with_key(std::uint32_t limit) override {
+    return log_.finished_with_key(limit);
+  }
+  Result<std::vector<std::uint64_t>> retire(WallTime before, std::uint32_t jobs_max) override {
+    return log_.retire(before, jobs_max);
+  }
+  Status remove(const std::vector<std::uint64_t>& indexes) override { return log_.remove(indexes); }
+
+ private:
+  std::shared_ptr<Gate> gate_;
+  store::MemoryEventLog log_;
 };
 
 struct InProcess : ::testing::Test {
@@ -299,6 +344,45 @@ TEST_F(InProcess, JobsEndWithTheirCoordinator) {
   const TimePoint until = clock.now() + seconds(20);
   while (actors() >= before && clock.now() < until) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_LT(actors(), before);
+}
+
+TEST_F(InProcess, SubmitsThatComeDuringACommitShareTheNextAndNoneIsAnsweredBeforeItsOwn) {
+  constexpr int kSubmits = 50;
+  auto gate = std::make_shared<GatedLog::Gate>();
+  start_coordinator(std::make_unique<GatedLog>(gate));
+  submit(spec_of(1));  // the term is claimed
+  int before = 0;
+  {
+    const std::lock_guard lock(gate->mutex);
+    gate->open = false;
+    before = gate->commits;
+  }
+  const auto turns = [&] {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t n : meters.turn_seconds.values().counts) sum += n;
+    return sum;
+  };
+  const std::uint64_t turns_before = turns();
+  std::atomic<int> acknowledged{0};
+  for (int i = 0; i < kSubmits; ++i)
+    coordinator->call(SubmitJob{spec_of(1), ""}, seconds(30), [&](Result<ApiReply> reply) {
+      if (reply) ++acknowledged;
+    });
+  const TimePoint until = clock.now() + seconds(20);
+  while (turns() < turns_before + kSubmits && clock.now() < until)
+    std::this_thread::sleep_for(milliseconds(2));
+  EXPECT_GE(turns(), turns_before + kSubmits) << "all wait for the log";
+  EXPECT_EQ(acknowledged, 0);
+  {
+    const std::lock_guard lock(gate->mutex);
+    gate->open = true;
+  }
+  gate->changed.notify_all();
+  while (acknowledged < kSubmits && clock.now() < until)
+    std::this_thread::sleep_for(milliseconds(2));
+  EXPECT_EQ(acknowledged, kSubmits);
+  const std::lock_guard lock(gate->mutex);
+  EXPECT_LE(gate->commits - before, 5) << "not one fsync each";
 }
 
 TEST_F(InProcess, CallsOfAStoppedCoordinatorAreAnswered) {
