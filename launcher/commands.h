@@ -57,7 +57,6 @@ class Commands {
   int show(const std::string& job);
   int status(const std::string& job);
   int logs(const LogFlags& flags);
-  int kill(const std::vector<std::string>& jobs, const std::string& reason);
   /// POSTs `order` (kill, hold, release, requeue) for each job; `said` follows its name on stderr.
   int order(const std::vector<std::string>& jobs, const std::string& order,
             const std::string& reason, bool hold, const std::string& said);
