@@ -170,7 +170,9 @@ class Agent {
   }
 
   Result<sched::NodeCapacity> capacity_of_node() const {
-    sched::NodeCapacity out = probe_capacity();
+    Machine machine = probe_machine();
+    sched::NodeCapacity out = std::move(machine.capacity);
+    if (flags_.gpus != "none" && !machine.no_gpu.empty()) say(machine.no_gpu);
     out.node = NodeId(flags_.name);
     if (flags_.cpus > 0) out.cpu_milli = std::llround(flags_.cpus * 1000);
     if (flags_.memory_bytes > 0) out.memory_bytes = flags_.memory_bytes;

@@ -38,12 +38,14 @@ std::int64_t memory_here() {
 
 }  // namespace
 
-sched::NodeCapacity probe_capacity() {
-  sched::NodeCapacity out;
-  out.cpu_milli = cpus_here() * 1000;
-  out.memory_bytes = memory_here();
-  if (const auto gpus = device::probe_devices(); gpus)
-    for (const auto& gpu : *gpus) out.gpu_uuids.push_back(gpu.uuid);
+Machine probe_machine() {
+  Machine out;
+  out.capacity.cpu_milli = cpus_here() * 1000;
+  out.capacity.memory_bytes = memory_here();
+  const auto gpus = device::probe_devices();
+  if (!gpus) out.no_gpu = gpus.error().context;
+  if (gpus)
+    for (const auto& gpu : *gpus) out.capacity.gpu_uuids.push_back(gpu.uuid);
   return out;
 }
 

@@ -8,9 +8,13 @@
 
 namespace dlrun::node {
 
-/// CPUs this process may run on; memory of the machine or of the cgroup, whichever is less; GPUs by
-/// UUID (none without a driver).
-sched::NodeCapacity probe_capacity();
+struct Machine {
+  /// CPUs this process may run on; memory of the machine or of the cgroup, whichever is less; GPUs
+  /// by UUID (none without a driver).
+  sched::NodeCapacity capacity;
+  std::string no_gpu;  ///< "no GPU: ..." with the reason, when there is none
+};
+Machine probe_machine();
 
 /// The local address from which packets to `host` leave, as a literal. No packet is sent. Loopback
 /// only when the host is on it. kUnavailable when there is no route, kInvalidArgument when the name

@@ -121,6 +121,39 @@ TEST_F(ClusterProcesses, KillEndsTheTree) {
   EXPECT_TRUE(task_gone(pid));
 }
 
+TEST_F(ClusterProcesses, AFailedRankIsNamedAndItsSiblingsGetTermWithinTwoSeconds) {
+  start(2);
+  const std::string out = cluster / "times";
+  std::filesystem::create_directory(out);
+  const auto stamp = [&](const std::string& name) { return "date +%s.%N > " + out + "/" + name; };
+  const std::string job = cluster.submit(
+      {"/bin/sh", "-c",
+       "cd " + out + "; trap '" + stamp("$RANK") +
+           "; exit 0' TERM; touch up$RANK; "
+           "if [ $RANK = 1 ]; then while [ ! -e up0 ] || [ ! -e up2 ]; do sleep 0.02; done; " +
+           stamp("$RANK") + "; exit 7; fi; while :; do sleep 0.02; done"},
+      3);
+  const json view = cluster.wait_final(job);
+  EXPECT_EQ(view.value("exit_code", -1), 7) << view.dump();
+  EXPECT_NE(view.value("first_failed", "").find("worker/1"), std::string::npos) << view.dump();
+  const auto time_of = [&](int rank) {
+    double time = 0;
+    std::ifstream(out + "/" + std::to_string(rank)) >> time;
+    return time;
+  };
+  for (const int rank : {0, 2}) {
+    EXPECT_GE(time_of(rank), time_of(1)) << rank;
+    EXPECT_LT(time_of(rank), time_of(1) + 2) << rank;
+  }
+}
+
+TEST_F(ClusterProcesses, ANodeWithoutAGpuSaysSo) {
+  start(1);
+  const json nodes = cluster.get("/api/v1/nodes").body;
+  if (nodes.at("nodes").at(0).at("capacity").at("gpus").empty())
+    EXPECT_NE(cluster.agent("n0").log().find("no GPU: "), std::string::npos);
+}
+
 TEST_F(ClusterProcesses, SigtermEndsTheDaemonsInTime) {
   start(1);
   cluster.agent("n0").signal(SIGTERM);
