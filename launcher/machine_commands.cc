@@ -55,7 +55,11 @@ int Commands::up(const UpFlags& flags) {
   }
   world_.out(fmt::format("a cluster of {} node{} is up at {}\n", nodes, nodes == 1 ? "" : "s",
                          info ? info->rest : "?"));
-  if (const std::string line = join_line(world_); !line.empty())
+  if (const std::string line = join_line(world_); !line.empty() && flags.listen.empty())
+    world_.out("another agent on this machine: " + line +
+               "\nother machines can join when it listens where they reach it: dlrun up --listen "
+               "ADDRESS\n");
+  else if (!line.empty())
     world_.out("to join another machine: " + line + "\n");
   world_.out("try: dlrun nodes; dlrun run -n 2 -- hostname; dlrun down\n");
   return kOk;

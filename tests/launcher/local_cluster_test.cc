@@ -145,7 +145,10 @@ TEST_F(LocalCluster, UpStaysAndDownEndsIt) {
   EXPECT_EQ(dlrun({"up", "--nodes", "3", "--cpus", "4"}), 0);
   EXPECT_THAT(text("out"), HasSubstr("a cluster of 3 nodes is up at http://127.0.0.1:"));
   EXPECT_THAT(text("out"),
-              HasSubstr("to join another machine: dlrun agent --join 127.0.0.1:1 --token-file "));
+              HasSubstr("another agent on this machine: dlrun agent --join 127.0.0.1:1 "
+                        "--token-file "));
+  EXPECT_THAT(text("out"), HasSubstr("dlrun up --listen ADDRESS"))
+      << "a loopback address is no use to another machine";
   EXPECT_EQ(ours().size(), 5u) << "a guardian, a coordinator, three agents";
   EXPECT_EQ(fs::status(home / "cluster.json").permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
