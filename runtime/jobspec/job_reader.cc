@@ -235,6 +235,7 @@ void JobReader::role(const Node::Member& member, const cluster::EnvList& common)
                  static_cast<cluster::ReadyWhen>(choice(n, "ready", {"running", "told", "port"}));
            }},
           {"time_limit", [&](const Node& n) { role.time_limit = duration(n, "time_limit"); }},
+          {"rlimits", [&](const Node& n) { role.rlimits = rlimits(n); }},
           {"restart_on", [&](const Node& n) { role.restart_on = causes(n, "restart_on"); }},
           {"after",
            [&](const Node& n) {
@@ -402,6 +403,25 @@ void JobReader::check_outputs() {
             fmt::format("output '{}': no role '{}'{}", output.name, output.role,
                         near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
   }
+}
+
+cluster::Rlimits JobReader::rlimits(const Node& node) {
+  cluster::Rlimits out;
+  if (!want(node, Node::Kind::kTable, "rlimits")) return out;
+  std::vector<Field> fields;
+  for (const std::string_view name : cluster::kRlimitNames)
+    fields.emplace_back(name, [this, &out, name](const Node& n) {
+      constexpr auto kUnlimited = std::numeric_limits<std::uint64_t>::max();
+      std::uint64_t& value = out[std::string(name)];
+      if (n.kind == Node::Kind::kInt)
+        value = integer<std::uint64_t>(n, name, 0, kUnlimited);
+      else if (n.kind == Node::Kind::kString && n.text == "unlimited")
+        value = kUnlimited;
+      else
+        value = static_cast<std::uint64_t>(size(n, name));
+    });
+  table(node, "rlimits", fields);
+  return out;
 }
 
 std::vector<cluster::Cause> JobReader::causes(const Node& node, std::string_view what) {

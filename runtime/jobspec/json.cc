@@ -78,6 +78,8 @@ Json role_json(const cluster::RoleSpec& role) {
                  : role.ready == cluster::ReadyWhen::kPort ? "port"
                                                            : "running";
   out["time_limit"] = duration(role.time_limit);
+  out["rlimits"] = Json::object();
+  for (const auto& [name, value] : role.rlimits) out["rlimits"][name] = value;
   if (role.restart_on) out["restart_on"] = causes_json(*role.restart_on);
   return out;
 }

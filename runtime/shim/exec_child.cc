@@ -129,8 +129,8 @@ tl::unexpected<Error> explain(const ChildSetup& setup, const Plan& plan, const F
                         failure.error);
     case Stage::kRlimit:
       return fail_errno(
-          "setting rlimit " +
-              std::to_string(setup.spec->rlimits[static_cast<std::size_t>(failure.index)].resource),
+          "setting the limit " +
+              rlimit_name(setup.spec->rlimits[static_cast<std::size_t>(failure.index)].resource),
           failure.error);
     case Stage::kStdio:
       return fail_errno("standard streams", failure.error);

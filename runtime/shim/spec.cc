@@ -1,15 +1,21 @@
 #include "runtime/shim/spec.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 namespace dlrun::shim {
 namespace {
+
+constexpr std::pair<std::string_view, std::uint32_t> kRlimits[] = {
+    {"core", RLIMIT_CORE},     {"fsize", RLIMIT_FSIZE}, {"memlock", RLIMIT_MEMLOCK},
+    {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC}, {"stack", RLIMIT_STACK}};
 
 enum class Kind : std::uint32_t { kSpec = 1, kExit = 2, kTree = 3, kReport = 4, kCommand = 5 };
 constexpr std::uint32_t kMagic = 0x31534c44;  // "DLS1"
@@ -131,6 +137,18 @@ bool set_enum(E& to, const Field& f, E last) {
 bool no_nul(std::string_view s) { return s.find('\0') == std::string_view::npos; }
 
 }  // namespace
+
+std::optional<std::uint32_t> rlimit_of(std::string_view name) {
+  for (const auto& [known, resource] : kRlimits)
+    if (name == known) return resource;
+  return std::nullopt;
+}
+
+std::string rlimit_name(std::uint32_t resource) {
+  for (const auto& [name, known] : kRlimits)
+    if (resource == known) return std::string(name);
+  return std::to_string(resource);
+}
 
 std::string encode(const Spec& s) {
   Writer w(Kind::kSpec);

@@ -13,6 +13,7 @@
 /// Units: ms, bytes. Strings hold any bytes (argv, cwd and env: any but NUL).
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ struct Rlimit {
   std::uint64_t soft = 0, hard = 0;
   friend bool operator==(const Rlimit&, const Rlimit&) = default;
 };
+
+/// "nofile" for RLIMIT_NOFILE; nullopt for a name that a job cannot set.
+std::optional<std::uint32_t> rlimit_of(std::string_view name);
+std::string rlimit_name(std::uint32_t resource);  ///< "nofile"; its number when it has no name here
 
 struct Spec {
   std::vector<std::string> argv;  ///< not empty; elements may be

@@ -58,6 +58,7 @@ struct PrepareTask {
   ready @13 :UInt8;
   outputs @14 :List(Job.OutputSpec);
   cwdRequired @15 :Bool;
+  rlimits @16 :List(Job.Rlimit);
 }
 
 struct StartTask {

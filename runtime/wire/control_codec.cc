@@ -75,6 +75,7 @@ struct PutToAgent {
     b.setReady(static_cast<std::uint8_t>(m.ready));
     wire::put(b.initOutputs(m.outputs.size()), m.outputs);
     b.setCwdRequired(m.cwd_required);
+    wire::put(b.initRlimits(m.rlimits.size()), m.rlimits);
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
@@ -235,6 +236,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       DLRUN_ASSIGN(m.ready, get_enum(r.getReady(), ReadyWhen::kPort, "readiness"));
       m.outputs = wire::get(r.getOutputs());
       m.cwd_required = r.getCwdRequired();
+      m.rlimits = wire::get(r.getRlimits());
       return m;
     }
     case schema_to::START_TASK: {

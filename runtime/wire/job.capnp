@@ -33,6 +33,11 @@ struct NodeCapacity {
   labels @6 :List(Label);
 }
 
+struct Rlimit {
+  name @0 :Text;
+  value @1 :UInt64;
+}
+
 struct RoleSpec {
   name @0 :Text;
   kind @1 :UInt8;
@@ -48,6 +53,7 @@ struct RoleSpec {
   ready @11 :UInt8;
   timeLimitNs @12 :Int64;
   restartOn @13 :List(UInt8);  # absent = the job's
+  rlimits @14 :List(Rlimit);
 }
 
 struct OutputSpec {

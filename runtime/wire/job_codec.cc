@@ -23,6 +23,20 @@ sched::Labels get(capnp::List<schema::Label>::Reader from) {
   return labels;
 }
 
+void put(capnp::List<schema::Rlimit>::Builder to, const Rlimits& from) {
+  unsigned i = 0;
+  for (const auto& [name, value] : from) {
+    to[i].setName(name);
+    to[i++].setValue(value);
+  }
+}
+
+Rlimits get(capnp::List<schema::Rlimit>::Reader from) {
+  Rlimits limits;
+  for (const auto limit : from) limits[to_string(limit.getName())] = limit.getValue();
+  return limits;
+}
+
 void put(capnp::List<std::uint16_t>::Builder to, const std::vector<std::uint16_t>& from) {
   for (unsigned i = 0; i < from.size(); ++i) to.set(i, from[i]);
 }
@@ -101,6 +115,7 @@ void put(schema::RoleSpec::Builder to, const RoleSpec& from) {
   wire::put(to.initAfter(from.after.size()), from.after);
   to.setReady(static_cast<std::uint8_t>(from.ready));
   to.setTimeLimitNs(from.time_limit.count());
+  wire::put(to.initRlimits(from.rlimits.size()), from.rlimits);
   if (from.restart_on) put(to.initRestartOn(from.restart_on->size()), *from.restart_on);
 }
 
@@ -119,6 +134,7 @@ Result<RoleSpec> get(schema::RoleSpec::Reader from) {
   role.after = wire::get(from.getAfter());
   DLRUN_ASSIGN(role.ready, get_enum(from.getReady(), ReadyWhen::kPort, "readiness"));
   role.time_limit = Duration(from.getTimeLimitNs());
+  role.rlimits = wire::get(from.getRlimits());
   if (from.hasRestartOn()) {
     DLRUN_ASSIGN(role.restart_on, get_causes(from.getRestartOn()));
   }

@@ -95,6 +95,9 @@ TEST(JobRecord, TheFingerprintSeesEveryField) {
   other.roles[1].time_limit = seconds(1);
   EXPECT_NE(fingerprint(base), fingerprint(other));
   other = base;
+  other.roles[1].rlimits = {{"core", 0}};
+  EXPECT_NE(fingerprint(base), fingerprint(other));
+  other = base;
   other.roles[1].restart_on.emplace();
   EXPECT_NE(fingerprint(base), fingerprint(other));
 }

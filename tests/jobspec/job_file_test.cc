@@ -309,6 +309,7 @@ ports = 1
 ready = "port"
 time_limit = "1m"
 restart_on = ["oom", "time_limit"]
+rlimits = {nofile = 4096, memlock = "64MiB", stack = "unlimited"}
 [role.main]
 argv = ["true"]
 after = "web"
@@ -321,6 +322,10 @@ path = "/out/model"
   EXPECT_TRUE(spec->hold);
   EXPECT_EQ(spec->roles[0].ready, cluster::ReadyWhen::kPort);
   EXPECT_EQ(spec->roles[0].time_limit, 1min);
+  EXPECT_THAT(spec->roles[0].rlimits,
+              ElementsAre(Pair("memlock", 64u << 20), Pair("nofile", 4096u), Pair("stack", ~0ull)));
+  EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nrlimits={nofiles=1}", Syntax::kToml, "j"),
+              HasSubstr("unknown key 'nofiles' in rlimits; did you mean 'nofile'?"));
   EXPECT_THAT(spec->roles[0].restart_on,
               testing::Optional(ElementsAre(cluster::Cause::kOom, cluster::Cause::kTimeLimit)));
   EXPECT_THAT(spec->roles[1].restart_on, testing::Optional(testing::IsEmpty()));

@@ -127,6 +127,18 @@ TEST_F(JobLife, AServiceIsReadyWhenItsPortTakesConnectionsAndOutlivesItsPeers) {
   EXPECT_EQ(read(order), "listens\nclient\n");
 }
 
+TEST_F(JobLife, AProgramHasTheLimitsOfItsRole) {
+  json main = shell("ulimit -n; ulimit -c; ulimit -f; exit 3");
+  main["rlimits"] = {{"nofile", 123},   {"core", 0},       {"fsize", "1MiB"},
+                     {"stack", "8MiB"}, {"memlock", 4096}, {"nproc", 4000}};
+  const std::string job = submit({{"role", {{"main", main}}}});
+  EXPECT_EQ(cluster.wait_final(job).value("exit_code", -1), 3);
+  const std::string log = "/api/v1/jobs/" + job + "/logs/main/0/stdout";
+  for (int i = 0; i < 600 && cluster.get_text(log).size() < 11; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(cluster.get_text(log), "123\n0\n2048\n");
+}
+
 TEST_F(JobLife, MetricsTellWhatAnOperatorLooksForFirst) {
   submit({{"hold", true}, {"role", {{"main", shell("true")}}}});
   cluster.wait_final(submit({{"role", {{"main", shell("echo hello")}}}}));

@@ -91,6 +91,7 @@ inline JobSpec job_spec_3() {
   JobSpec spec = job_spec_2();
   spec.roles[0].time_limit = std::chrono::minutes(7);
   spec.roles[0].restart_on = {Cause::kExit, Cause::kTimeLimit};
+  spec.roles[0].rlimits = {{"core", 0}, {"nofile", ~0ull}};
   spec.roles[1].restart_on.emplace();  // none at all, which is not the same as absent
   return spec;
 }
@@ -171,6 +172,8 @@ inline std::vector<ToAgent> to_agent() {
   PrepareTask prepare_2 = prepare;
   prepare_2.ready = ReadyWhen::kTold;
   prepare_2.outputs = outputs();
+  PrepareTask limited = elsewhere;
+  limited.rlimits = {{"nofile", 4096}, {"stack", ~0ull}};
   return {RegisterAck{3,
                       std::chrono::seconds(10),
                       std::chrono::seconds(1),
@@ -189,7 +192,8 @@ inline std::vector<ToAgent> to_agent() {
           SplitDoneAck{kTask, kEpoch, "train", 5, 6},
           CommitOutputs{kTask, kEpoch, outputs()},
           prepare_2,
-          elsewhere};
+          elsewhere,
+          limited};
 }
 
 inline std::vector<FromAgent> from_agent() {

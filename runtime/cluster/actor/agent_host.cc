@@ -254,6 +254,12 @@ class AgentHost::Impl {
     spec.cwd = p.cwd_required || (!p.cwd.empty() && is_folder(p.cwd)) ? p.cwd : task.dir + "/work";
     spec.memory_bytes = static_cast<std::uint64_t>(p.resources.memory_bytes);
     spec.time_limit_ms = to_ms(p.time_limit);
+    for (const auto& [name, value] : p.rlimits) {
+      const auto resource = shim::rlimit_of(name);
+      if (!resource)
+        return fail(Errc::kInvalidArgument, "the limit '" + name + "' is not known here");
+      spec.rlimits.push_back({*resource, value, value});
+    }
     return spec;
   }
 

@@ -42,6 +42,7 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
     message.time_limit = spec.time_limit > Duration::zero()
                              ? std::min(spec.time_limit, role.time_limit)
                              : role.time_limit;
+  message.rlimits = role.rlimits;
   message.ready = role.ready;
   message.outputs = outputs_of(record_, index);
   if (gang_of_one()) {

@@ -251,6 +251,11 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     f.add(role.after);
     f.add(number(role.ready));
     f.add(number(role.time_limit.count()));
+    f.add(std::uint64_t{role.rlimits.size()});
+    for (const auto& [name, value] : role.rlimits) {
+      f.add(name);
+      f.add(value);
+    }
     f.add(std::uint64_t{role.restart_on ? role.restart_on->size() + 1 : 0});
     for (Cause cause : role.restart_on.value_or(std::vector<Cause>{})) f.add(number(cause));
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -36,6 +37,11 @@ enum class EnvPolicy : std::uint8_t {
 
 using EnvList = std::vector<std::pair<std::string, std::string>>;  ///< values may hold '=', '|',
                                                                    ///< newlines, any byte but NUL
+
+/// What setrlimit bounds for each program of a role: name -> soft and hard limit, ~0 = unlimited.
+using Rlimits = std::map<std::string, std::uint64_t>;
+inline constexpr std::array<std::string_view, 6> kRlimitNames{"core",   "fsize", "memlock",
+                                                              "nofile", "nproc", "stack"};
 
 enum class Cause : std::uint8_t {
   kNone = 0,
@@ -70,6 +76,7 @@ struct RoleSpec {
   Duration time_limit{0};  ///< of each of its programs, from its start; 0 = the job's
   /// Causes after which an end of this role starts the gang again; absent = RestartPolicy::on.
   std::optional<std::vector<Cause>> restart_on;
+  Rlimits rlimits;
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
@@ -196,6 +203,7 @@ struct PrepareTask {
   ReadyWhen ready = ReadyWhen::kRunning;
   std::vector<OutputSpec> outputs;  ///< of this task
   bool cwd_required = false;  ///< cwd was asked for: where it is missing the task does not start
+  Rlimits rlimits;
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 

@@ -73,6 +73,9 @@ Status check_role(const RoleSpec& role, const std::string& at, const SpecLimits&
   if (has_nul(role.cwd)) return bad(at + ".cwd", "a NUL byte");
   if (role.ready == ReadyWhen::kPort && role.resources.ports == 0)
     return bad(at + ".ready", "\"port\" wants a leased port: ports = 1");
+  for (const auto& [name, value] : role.rlimits)
+    if (std::find(kRlimitNames.begin(), kRlimitNames.end(), name) == kRlimitNames.end())
+      return bad(at + ".rlimits", "'" + name.substr(0, 64) + "' is no limit of a process");
   if (role.time_limit < Duration::zero()) return bad(at + ".time_limit", "is negative");
   DLRUN_TRY(check_env(role.env, at + ".env", limits));
   return check_resources(role.resources, at + ".resources");
