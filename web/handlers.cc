@@ -75,6 +75,7 @@ Result<std::map<LogRef, std::uint64_t>> parse_from(JobId job, std::string_view t
 
 /// A role or a rank that the job never has would be an empty log for ever.
 std::optional<Response> no_such_rank(const cluster::JobView& view, const LogFilter& filter) {
+  if (filter.role.empty() && !filter.rank) return std::nullopt;
   std::vector<std::string_view> names;
   bool role = false, rank = false;
   for (const auto& r : view.spec.roles) {
