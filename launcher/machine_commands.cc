@@ -1,6 +1,8 @@
 // Commands about this machine alone: its cluster, a job file, the version.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "launcher/commands.h"
 #include "launcher/local_cluster.h"
 #include "launcher/rest_client.h"

@@ -35,5 +35,5 @@ shim_kib=$(alone run -q -- /bin/sh -c 'while read -r key value rest; do [ "$key"
 case $shim_kib in ''|*[!0-9]*) echo "the job said '$shim_kib'" >&2; status=1; shim_kib=0 ;; esac
 [ "$shim_kib" -le 2048 ] || { echo "dlrun-shim takes $shim_kib KiB" >&2; status=1; }
 [ "$(alone logs j1)" = "$shim_kib" ] || { echo "the output of the job is gone" >&2; status=1; }
-[ $status = 0 ] && echo "the package stands alone: $(du -sh "$root" | cut -f1), $(find "$root/lib" -maxdepth 1 -name '*.so*' -type f | wc -l) libraries"
+[ $status = 0 ] && echo "the package stands alone: $(du -sh "$root" | cut -f1), a shim of $shim_kib KiB, $(find "$root/lib" -maxdepth 1 -name '*.so*' -type f | wc -l) libraries"
 exit $status
