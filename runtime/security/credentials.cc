@@ -1,16 +1,50 @@
 #include "runtime/security/credentials.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <filesystem>
 
+#include "runtime/os/fd.h"
 #include "runtime/security/openssl_raii.h"
 #include "runtime/security/secret.h"
 
 namespace dlrun::security {
 namespace {
 
+constexpr const char* kLink = "/node";
+constexpr const char* kSets[] = {"node.a", "node.b"};
+
 bool exists(const std::string& path) {
   std::error_code ec;
   return std::filesystem::exists(path, ec);
+}
+
+CredentialFiles set_in(const std::string& set) {
+  return {set + "/ca.pem", set + "/node.pem", set + "/node.key"};
+}
+
+/// "" when there is none.
+std::string set_in_use(const std::string& folder) {
+  std::error_code ec;
+  return std::filesystem::read_symlink(folder + kLink, ec).string();
+}
+
+Status sync_folder(const std::string& folder) {
+  const os::Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return fail_errno("sync folder " + folder);
+  return {};
+}
+
+/// The one step that counts: before it the old set is in use, after it the new one.
+Status switch_to(const std::string& folder, const std::string& set) {
+  const std::string link = folder + kLink;
+  const std::string temporary = link + ".tmp";
+  ::unlink(temporary.c_str());
+  if (::symlink(set.c_str(), temporary.c_str()) != 0 ||
+      ::rename(temporary.c_str(), link.c_str()) != 0)
+    return fail_errno("switch " + link + " to " + set);
+  return sync_folder(folder);
 }
 
 Status make_coordinator_certificate(const std::string& folder, const PemPair& ca, WallTime now,
@@ -29,29 +63,37 @@ WallTime renew_at(const CertInfo& info) {
   return WallTime{info.not_after.ns - life / 3};
 }
 
-CredentialFiles CredentialFiles::in(const std::string& folder) {
-  return {folder + "/ca.pem", folder + "/node.pem", folder + "/node.key"};
-}
+CredentialFiles CredentialFiles::in(const std::string& folder) { return set_in(folder + kLink); }
 
 Status store_node(const std::string& folder, const std::string& key_pem,
                   const std::string& certificate_pem, const std::string& ca_pem) {
-  const CredentialFiles files = CredentialFiles::in(folder);
   DLRUN_TRY(make_private_folder(folder));
+  const std::string next = set_in_use(folder) == kSets[0] ? kSets[1] : kSets[0];
+  const std::string set = folder + "/" + next;
+  std::error_code ec;
+  std::filesystem::remove_all(set, ec);
+  if (ec) return fail_errno("remove " + set, ec.value());
+  const CredentialFiles files = set_in(set);
+  DLRUN_TRY(make_private_folder(set));
   DLRUN_TRY(write_private_file(files.ca_path, ca_pem));
   DLRUN_TRY(write_private_file(files.key_path, key_pem));
-  return write_private_file(files.certificate_path, certificate_pem + ca_pem);
+  DLRUN_TRY(write_private_file(files.certificate_path, certificate_pem + ca_pem));
+  DLRUN_TRY(sync_folder(folder));
+  return switch_to(folder, next);
 }
 
 Result<NodeCredentials> open_node(const std::string& folder, CertKind kind, WallTime now) {
   NodeCredentials out;
   out.files = CredentialFiles::in(folder);
-  if (!exists(out.files.certificate_path))
+  const std::string set = set_in_use(folder);
+  const CredentialFiles now_used = set_in(folder + "/" + set);  // also while another renews it
+  if (set.empty() || !exists(now_used.certificate_path))
     return fail(Errc::kNotFound,
                 "no certificate in " + folder + ": this node has not joined a cluster");
   DLRUN_TRY(make_private_folder(folder));
-  DLRUN_ASSIGN(out.certificate_pem, read_private_file(out.files.certificate_path));
-  DLRUN_ASSIGN(out.key_pem, read_private_file(out.files.key_path));
-  DLRUN_ASSIGN(out.ca_pem, read_private_file(out.files.ca_path));
+  DLRUN_ASSIGN(out.certificate_pem, read_private_file(now_used.certificate_path));
+  DLRUN_ASSIGN(out.key_pem, read_private_file(now_used.key_path));
+  DLRUN_ASSIGN(out.ca_pem, read_private_file(now_used.ca_path));
   if (Status ok = check_credentials(out.certificate_pem, out.key_pem, out.ca_pem, kind, now); !ok)
     return fail_as("credentials in " + folder, ok);
   DLRUN_ASSIGN(out.info, describe_certificate(out.certificate_pem));
@@ -64,6 +106,7 @@ Result<CoordinatorCredentials> open_or_make_cluster(const std::string& folder, W
   DLRUN_TRY(make_private_folder(folder));
   CoordinatorCredentials out;
   out.files = CredentialFiles::in(folder);
+  out.files.ca_path = folder + "/ca.pem";
   const std::string ca_key_path = folder + "/ca.key";
   // The coordinator's own certificate is written last: until then nobody has seen this CA.
   if (!exists(out.files.certificate_path)) {

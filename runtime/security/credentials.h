@@ -1,8 +1,11 @@
 #pragma once
 /// runtime/security/credentials.h: the files behind a daemon's identity, in one 0700 folder.
-///   coordinator: ca.pem ca.key node.pem node.key        agent: ca.pem node.pem node.key
+///   node -> node.a or node.b   ca.pem node.pem node.key: one set, made whole, then switched to
+///   ca.pem ca.key              the coordinator's: the cluster's CA
 /// node.pem holds the certificate and then the CA's, so that a client can pin the CA by its
-/// fingerprint.
+/// fingerprint. `node` is a link: one rename moves it from the old set to the new one, so that a
+/// crash at any point of a renewal leaves a key with its own certificate. The set before stays until
+/// the next renewal, for who reads it just now.
 /// Errors: kNotFound (an agent that never joined), kPermissionDenied (files open to others,
 /// expired, foreign), kIo.
 /// Threads: call from one thread at a time per folder.
@@ -56,7 +59,7 @@ struct NodeCredentials {
 Result<NodeCredentials> open_node(const std::string& folder, CertKind kind, WallTime now);
 /// When the certificate wants to be renewed.
 WallTime renew_at(const CertInfo& info);
-/// Key first, certificate last: node.pem exists only when all is there.
+/// Writes a set beside the one in use, syncs it, and switches to it; fails with the old one in use.
 Status store_node(const std::string& folder, const std::string& key_pem,
                   const std::string& certificate_pem, const std::string& ca_pem);
 

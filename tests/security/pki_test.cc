@@ -90,7 +90,7 @@ TEST(Credentials, FirstStartMakesPrivateFilesAndTheSecondFindsTheSameCa) {
   const TempFolder temp;
   const std::string folder = temp / "tls";
   const CoordinatorCredentials first = open_or_make_cluster(folder, now()).value();
-  for (const char* name : {"ca.pem", "ca.key", "node.pem", "node.key"}) {
+  for (const char* name : {"ca.pem", "ca.key", "node/node.pem", "node/node.key"}) {
     struct stat st {};
     ASSERT_EQ(::stat((folder + "/" + name).c_str(), &st), 0) << name;
     EXPECT_EQ(st.st_mode & 0777, 0600u) << name;
@@ -102,17 +102,17 @@ TEST(Credentials, CoordinatorCertificateIsRenewedBeforeItEnds) {
   const TempFolder temp;
   const std::string folder = temp / "tls";
   ASSERT_TRUE(open_or_make_cluster(folder, now()));
-  const std::string before = read_file(folder + "/node.pem").value();
+  const std::string before = read_file(folder + "/node/node.pem").value();
   const auto later = open_or_make_cluster(folder, in_days(70));
   ASSERT_TRUE(later) << later.error().to_string();
-  EXPECT_NE(read_file(folder + "/node.pem").value(), before);
+  EXPECT_NE(read_file(folder + "/node/node.pem").value(), before);
 }
 
 TEST(Credentials, KeyThatOthersCanReadIsRefused) {
   const TempFolder temp;
   const std::string folder = temp / "tls";
   ASSERT_TRUE(open_or_make_cluster(folder, now()));
-  ::chmod((folder + "/node.key").c_str(), 0644);
+  ::chmod((folder + "/node/node.key").c_str(), 0644);
   EXPECT_EQ(open_or_make_cluster(folder, now()).error().code, Errc::kPermissionDenied);
 }
 
