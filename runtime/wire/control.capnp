@@ -59,6 +59,7 @@ struct PrepareTask {
   outputs @14 :List(Job.OutputSpec);
   cwdRequired @15 :Bool;
   rlimits @16 :List(Job.Rlimit);
+  graceNs @17 :Int64 = 30000000000;  # what an agent of version 0.1 waits
 }
 
 struct StartTask {

@@ -76,6 +76,7 @@ struct PutToAgent {
     wire::put(b.initOutputs(m.outputs.size()), m.outputs);
     b.setCwdRequired(m.cwd_required);
     wire::put(b.initRlimits(m.rlimits.size()), m.rlimits);
+    b.setGraceNs(m.grace.count());
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
@@ -237,6 +238,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       m.outputs = wire::get(r.getOutputs());
       m.cwd_required = r.getCwdRequired();
       m.rlimits = wire::get(r.getRlimits());
+      m.grace = Duration(r.getGraceNs());
       return m;
     }
     case schema_to::START_TASK: {

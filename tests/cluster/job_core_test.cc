@@ -227,8 +227,12 @@ TEST(JobCore, AKillBeforePlacementCancelsAtOnceAndALatePlacementStartsNothing) {
 TEST(JobCore, TheTimeLimitEndsItAsTimeout) {
   JobSpec spec = spec_of(1);
   spec.time_limit = seconds(60);
+  spec.grace = seconds(7);
   JobHarness h(spec);
   h.place();
+  ASSERT_EQ(h.sent_of<PrepareTask>().size(), 1u);
+  EXPECT_EQ(h.sent_of<PrepareTask>()[0].time_limit, spec.time_limit);
+  EXPECT_EQ(h.sent_of<PrepareTask>()[0].grace, spec.grace) << "the node may be alone by then";
   h.update("n0", h.task("worker", 0), TaskState::kRunning);
   h.advance(seconds(59));
   EXPECT_TRUE(h.sent_of<StopTask>().empty());

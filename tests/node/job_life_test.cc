@@ -2,9 +2,11 @@
 // committing; services; logs of earlier starts.
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "tests/node/process.h"
@@ -137,6 +139,29 @@ TEST_F(JobLife, AProgramHasTheLimitsOfItsRole) {
   for (int i = 0; i < 600 && cluster.get_text(log).size() < 11; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(cluster.get_text(log), "123\n0\n2048\n");
+}
+
+TEST_F(JobLife, ATimeLimitGivesTheJobsGraceAlsoWhileTheCoordinatorIsAway) {
+  const std::string pid_file = cluster / "pid";
+  const std::string job =
+      submit({{"time_limit", "3s"},
+              {"grace", "200ms"},
+              {"role",
+               {{"main", shell("trap '' TERM; echo $$ > " + pid_file + ".new; mv " + pid_file +
+                               ".new " + pid_file + "; while :; do sleep 0.05; done")}}}});
+  wait_state(job, "RUNNING");
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto waits = [&](const std::function<bool()>& holds) {
+    while (!holds() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return holds();
+  };
+  ASSERT_TRUE(waits([&] { return fs::exists(pid_file); }));
+  cluster.kill_coordinator(SIGKILL);
+  const auto pid = static_cast<pid_t>(std::stol(read(pid_file)));
+  EXPECT_TRUE(waits([&] { return ::kill(pid, 0) != 0; })) << "30 s are the shim's own grace";
+  cluster.start_coordinator();
+  EXPECT_EQ(cluster.wait_final(job).value("state", ""), "TIMEOUT");
 }
 
 TEST_F(JobLife, MetricsTellWhatAnOperatorLooksForFirst) {

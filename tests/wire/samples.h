@@ -169,6 +169,7 @@ inline std::vector<ToAgent> to_agent() {
   StartTask start{.task = kTask, .epoch = kEpoch, .env = {{"B", kBytes}}, .ps = ps_view()};
   PrepareTask elsewhere{.task = kTask, .epoch = kEpoch, .cwd = "/y", .cwd_required = true};
   StartTask start_plain{.task = kTask, .epoch = kEpoch};
+  PrepareTask patient{.task = kTask, .epoch = kEpoch, .grace = std::chrono::seconds(7)};
   PrepareTask prepare_2 = prepare;
   prepare_2.ready = ReadyWhen::kTold;
   prepare_2.outputs = outputs();
@@ -193,7 +194,8 @@ inline std::vector<ToAgent> to_agent() {
           CommitOutputs{kTask, kEpoch, outputs()},
           prepare_2,
           elsewhere,
-          limited};
+          limited,
+          patient};
 }
 
 inline std::vector<FromAgent> from_agent() {

@@ -43,6 +43,7 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
                              ? std::min(spec.time_limit, role.time_limit)
                              : role.time_limit;
   message.rlimits = role.rlimits;
+  message.grace = spec.grace;
   message.ready = role.ready;
   message.outputs = outputs_of(record_, index);
   if (gang_of_one()) {

@@ -204,6 +204,7 @@ struct PrepareTask {
   std::vector<OutputSpec> outputs;  ///< of this task
   bool cwd_required = false;  ///< cwd was asked for: where it is missing the task does not start
   Rlimits rlimits;
+  Duration grace{std::chrono::seconds(30)};  ///< TERM to KILL at the time limit
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
