@@ -52,6 +52,7 @@ DLRUN_SAME_CAUSE(kShimLost);
 DLRUN_SAME_CAUSE(kStartFailed);
 DLRUN_SAME_CAUSE(kPreempted);
 DLRUN_SAME_CAUSE(kCoordinator);
+DLRUN_SAME_CAUSE(kStopped);
 #undef DLRUN_SAME_CAUSE
 
 cluster::TaskEnd to_task_end(const Exit& exit) {
