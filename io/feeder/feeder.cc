@@ -4,12 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <set>
 
 #include "io/pipe/protocol.h"
 
 namespace dlrun::io {
+namespace {
+
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
+
+}  // namespace
 
 Feeder::Feeder(FeederOptions options, Source& source, AgentLink& link)
     : options_(std::move(options)), source_(source), link_(link) {}
@@ -43,6 +49,15 @@ void Feeder::shutdown() {
 
 void Feeder::stop() {
   if (stopped_) pipe::ring_eventfd(stopped_.get());
+}
+
+Status Feeder::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Feeder::log(const std::string& line) const {
+  if (options_.log) options_.log(line);
 }
 
 void Feeder::admit(const task::AdmitConsumer& admit) {
@@ -108,14 +123,24 @@ std::size_t Feeder::attached() const {
 void Feeder::accept_loop() {
   std::vector<Pending> pending;
   for (;;) {
-    TimePoint until = pipe::now() + std::chrono::seconds(1);
+    const TimePoint now = pipe::now();
+    TimePoint until = now + std::chrono::seconds(1);
+    const bool accepts = pending.size() < kPendingMax && now >= accept_again_;
+    if (now < accept_again_) until = std::min(until, accept_again_);
     std::vector<pipe::PollItem> items{{stopped_.get()}, {admitted_.get()}};
-    items.push_back({pending.size() < kPendingMax ? listener_.get() : -1});
+    items.push_back({accepts ? listener_.get() : -1});
     for (const Pending& p : pending) {
       items.push_back({p.socket.get()});
       until = std::min(until, p.deadline);
     }
-    if (!pipe::poll_until(items, until)) return;
+    if (const auto polled = pipe::poll_until(items, until); !polled) {
+      log(polled.error().to_string() + ": this feeder ends");
+      {
+        const std::lock_guard lock(mutex_);
+        failure_ = tl::unexpected(polled.error());
+      }
+      return stop();
+    }
     if (items[0].ready) return;
     if (items[1].ready) pipe::drain_eventfd(admitted_.get());
     for (std::size_t i = pending.size(); i > 0; --i) {
@@ -130,7 +155,16 @@ void Feeder::accept_loop() {
 
 void Feeder::accept_one(std::vector<Pending>& pending) {
   pipe::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket) return;  // gone again, or out of descriptors: the next round tells
+  if (!socket) {
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;  // gone again
+    // It stays in the queue and would wake the poll at once.
+    if (accept_failures_.now())
+      log("accept a consumer: " + std::string(std::strerror(errno)) +
+          ": tried again until it works (" + std::to_string(accept_failures_.count()) +
+          " times so far)");
+    accept_again_ = pipe::now() + kAcceptPause;
+    return;
+  }
   pending.push_back({std::move(socket), pipe::now() + options_.admit_wait});
 }
 

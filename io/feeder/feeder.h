@@ -9,10 +9,13 @@
 /// A token may come before its admission (two sockets, no order): such a hello waits up to
 /// admit_wait. One attach of a token at a time; when it is over the token may attach again until
 /// the consumer is dropped: what it had not released comes again.
+/// Out of descriptors: who connects waits until there are some again, `log` gets a line. When it
+/// cannot accept for ever, it stops by itself: failure().
 /// Threads: one for accepting, one for leases, one per attached consumer; admit, drop and stop from
 /// any.
 /// Bounds: consumers_max attached; kPendingMax unannounced connections; ConsumerLimits each.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +27,7 @@
 #include "io/feeder/consumer.h"
 #include "io/feeder/lease_pump.h"
 #include "io/pipe/segment.h"
+#include "runtime/base/seldom.h"
 
 namespace dlrun::io {
 
@@ -33,6 +37,7 @@ struct FeederOptions {
   Duration admit_wait = std::chrono::seconds(2);
   Duration lease_timeout = std::chrono::seconds(2);
   ConsumerLimits limits;
+  std::function<void(const std::string& line)> log;  ///< from any thread
 };
 
 class Feeder final : public FeederEvents {
@@ -48,8 +53,9 @@ class Feeder final : public FeederEvents {
   void admit(const task::AdmitConsumer& admit) override;
   void drop(const TaskId& consumer) override;
   void stop() override;
-  /// Readable once stop() was called.
+  /// Readable once stop() was called, or the feeder stopped by itself.
   int stopped_fd() const { return stopped_.get(); }
+  Status failure() const;        ///< why it stopped by itself
   std::size_t attached() const;  ///< consumers whose thread runs
 
  private:
@@ -68,6 +74,7 @@ class Feeder final : public FeederEvents {
   };
   void accept_loop();
   void accept_one(std::vector<Pending>& pending);
+  void log(const std::string& line) const;
   bool advance(Pending& pending, bool readable);
   bool try_attach(Pending& pending);
   void forget_ended();
@@ -81,6 +88,10 @@ class Feeder final : public FeederEvents {
   std::unique_ptr<LeasePump> pump_;
   mutable std::mutex mutex_;
   std::map<cluster::Token, Entry> entries_;
+  Status failure_;  ///< under mutex_
+  // Of the accepting thread.
+  TimePoint accept_again_{};
+  Seldom accept_failures_;
   std::thread thread_;
 };
 

@@ -66,6 +66,9 @@ int feeder_main(int argc, char** argv) {
 
   FeederOptions options;
   options.socket_path = (here / "feeder.sock").string();
+  options.log = [](const std::string& line) {
+    std::fprintf(stderr, "dlrun feeder: %s\n", line.c_str());
+  };
   LocalSource source;
   TaskAgentLink link;
   Feeder feeder(options, source, link);
@@ -79,8 +82,9 @@ int feeder_main(int argc, char** argv) {
   pollfd fds[2] = {{feeder.stopped_fd(), POLLIN, 0}, {signal_fd.get(), POLLIN, 0}};
   while (code == 0 && ::poll(fds, 2, -1) < 0 && errno == EINTR) {
   }
-  feeder.shutdown();  // its threads use the link
-  link.disconnect();  // whose thread calls the feeder
+  if (!feeder.failure()) code = 1;  // it has said why
+  feeder.shutdown();                // its threads use the link
+  link.disconnect();                // whose thread calls the feeder
   return code;
 }
 

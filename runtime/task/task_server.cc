@@ -19,6 +19,7 @@
 #include "runtime/base/constant_time.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/rng.h"
+#include "runtime/base/seldom.h"
 #include "runtime/os/event_loop.h"
 #include "runtime/wire/task_codec.h"
 
@@ -29,6 +30,7 @@ using os::close_fd;
 
 constexpr std::size_t kReadBytes = 64u << 10;
 constexpr Duration kCloseLinger = std::chrono::seconds(1);
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
 /// The request number of an answer; 0 = it answers none.
 std::uint64_t request_of(const ToClient& m) {
@@ -189,6 +191,13 @@ class TaskServer::Impl {
   /// Closes what is over time; when to look again. Connections that wait for something are few.
   std::optional<TimePoint> on_time(TimePoint now) {
     std::optional<TimePoint> next;
+    if (!paused_.empty() && now >= accept_again_) {
+      for (const std::uint64_t id : std::exchange(paused_, {}))
+        if (const auto it = listeners_.find(id); it != listeners_.end())
+          loop_.change(it->second.fd, id, EPOLLIN);
+    } else if (!paused_.empty()) {
+      next = accept_again_;
+    }
     std::vector<std::uint64_t> late;
     for (const std::uint64_t id : timed_) {
       const auto it = connections_.find(id);
@@ -211,7 +220,9 @@ class TaskServer::Impl {
     const Listener& listener = listeners_[listener_id];
     for (;;) {
       int fd = ::accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0) return;
+      if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+      if (fd < 0 && errno == EAGAIN) return;
+      if (fd < 0) return pause_accepting(listener_id, errno);
       ucred peer{};
       socklen_t size = sizeof peer;
       ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
@@ -239,6 +250,18 @@ class TaskServer::Impl {
       timed_.insert(id);
       loop_.watch(fd, id, EPOLLIN);
     }
+  }
+
+  /// Out of descriptors or memory: who connects stays in the queue, where it would wake us at once.
+  void pause_accepting(std::uint64_t id, int error_number) {
+    const Listener& listener = listeners_[id];
+    if (accept_failures_.now())
+      log(to_string(listener.task) + ": accept a process: " + std::strerror(error_number) +
+          ": tried again until it works (" + std::to_string(accept_failures_.count()) +
+          " times so far)");
+    loop_.change(listener.fd, id, 0);
+    if (paused_.empty()) accept_again_ = clock_.now() + kAcceptPause;
+    paused_.insert(id);
   }
 
   Connection* find(std::uint64_t id) {
@@ -475,7 +498,10 @@ class TaskServer::Impl {
   // Of the thread.
   std::map<std::uint64_t, Listener> listeners_;
   std::unordered_map<std::uint64_t, Connection> connections_;
-  std::unordered_set<std::uint64_t> timed_;  ///< connections before Hello or closing
+  std::unordered_set<std::uint64_t> timed_;   ///< connections before Hello or closing
+  std::unordered_set<std::uint64_t> paused_;  ///< listeners, until accept_again_
+  TimePoint accept_again_{};
+  Seldom accept_failures_;
 };
 
 TaskServer::TaskServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

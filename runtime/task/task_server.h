@@ -16,6 +16,8 @@
 /// Hostile bytes: a frame over 16 MiB, no message, an unknown message, an unsolicited Hello: that
 /// connection is closed (an unknown kind of message of a newer peer is skipped), `on_log` gets a
 /// line; nothing else happens.
+/// Out of descriptors: who connects waits in the socket's queue and is accepted once there are some
+/// again, `on_log` gets a line.
 /// Bounds: the constants of ServerOptions.
 /// Threads: methods from any thread; callbacks on the server's thread, one at a time; they must not
 /// block, and may call send().

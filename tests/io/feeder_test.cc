@@ -1,3 +1,12 @@
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <ctime>
+#include <mutex>
+
 #include "tests/io/feeder_fixture.h"
 
 namespace dlrun::io {
@@ -14,6 +23,76 @@ TEST_F(FeederTest, GivesOneConsumerEveryRowOfEveryPassAndTellsWhatIsDone) {
   for (std::uint32_t pass = 0; pass < 3; ++pass) EXPECT_EQ(seen.rows.at(pass), every_row());
   const auto counts = link_->counts("train");
   EXPECT_TRUE(link_->wait_done("train", 3 * counts.splits, 10s));
+}
+
+/// The soft limit on descriptors for a while: `room` more than there are now, or none at all.
+class DescriptorLimit {
+ public:
+  explicit DescriptorLimit(rlim_t limit) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit now{limit, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+  }
+  ~DescriptorLimit() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  static rlim_t none_left() {
+    const int lowest = ::dup(0);
+    ::close(lowest);
+    return static_cast<rlim_t>(lowest);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(FeederTest, WaitsQuietlyWhileThereAreNoDescriptorsAndThenTakesWhoWaits) {
+  write_rows({10});
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  FeederOptions options;
+  options.log = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  start(options);
+  admit(1);
+  const pipe::Fd client(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = (dir_ / "feeder.sock").string();
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  {
+    const DescriptorLimit none(DescriptorLimit::none_left());
+    ASSERT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0)
+        << std::strerror(errno);
+    ASSERT_TRUE(eventually([&] {
+      const std::lock_guard lock(mutex);
+      return lines.size() >= 2;
+    })) << "a second failure comes after a pause";
+    const std::clock_t before = std::clock();
+    std::this_thread::sleep_for(400ms);
+    EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 10) << "it spins";
+  }
+  EXPECT_LE(lines.size(), 5u);
+  EXPECT_THAT(lines[0], HasSubstr("Too many open files"));
+  EXPECT_EQ(read_all(1).rows[0], every_row());
+  EXPECT_TRUE(feeder_->failure());
+}
+
+TEST_F(FeederTest, EndsWithTheReasonWhenItCannotPoll) {
+  std::string said;
+  FeederOptions options;
+  options.log = [&](const std::string& line) { said = line; };
+  start(options);
+  {
+    // More descriptors than the process may have are no valid poll.
+    const DescriptorLimit one(1);
+    admit(1);  // wakes the thread
+    pollfd stopped{feeder_->stopped_fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&stopped, 1, 20'000), 1);
+  }
+  EXPECT_FALSE(feeder_->failure());
+  feeder_->shutdown();
+  EXPECT_THAT(said, HasSubstr("this feeder ends"));
 }
 
 TEST_F(FeederTest, FillsBatchesAcrossSplitsSoThatOnlyTheLastOfAPassIsShort) {

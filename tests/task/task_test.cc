@@ -1,13 +1,16 @@
 // TaskServer and TaskClient over a real socket, with an agent that restarts and peers that
 // misbehave.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <future>
@@ -456,6 +459,33 @@ TEST_F(Task, ABigMessageComesWhole) {
   ASSERT_TRUE(wait([&] { return all_of<FeederFiles>().size() == 1; }));
   files.files[0].uri.resize(17 << 20);
   EXPECT_EQ(client->send(files).error().code, Errc::kInvalidArgument);
+}
+
+TEST_F(Task, WhoConnectsWhileThereAreNoDescriptorsWaitsAndTheServerDoesNotSpin) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un a{};
+  a.sun_family = AF_UNIX;
+  std::memcpy(a.sun_path, path_.c_str(), path_.size() + 1);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest = ::dup(fd);
+  ::close(lowest);
+  const rlimit none{static_cast<rlim_t>(lowest), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a), 0);
+  EXPECT_TRUE(wait([&] { return log_.find("(2 times so far)") != std::string::npos; }));
+  const std::clock_t busy = std::clock();
+  std::this_thread::sleep_for(milliseconds(400));
+  EXPECT_LT(std::clock() - busy, CLOCKS_PER_SEC / 10);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto hello = wire::frame(wire::encode(ToServer(Hello{1, PeerKind::kUser, token_, 5})));
+  ASSERT_TRUE(hello);
+  ASSERT_EQ(::send(fd, hello->data(), hello->size(), 0), static_cast<ssize_t>(hello->size()));
+  EXPECT_TRUE(wait([&] { return all_of<Hello>().size() == 1; }));
+  ::close(fd);
+  const std::lock_guard lock(mutex_);
+  EXPECT_NE(log_.find("Too many open files"), std::string::npos) << log_;
+  EXPECT_LE(std::count(log_.begin(), log_.end(), '\n'), 5) << log_;
 }
 
 TEST_F(Task, AChildOfForkIsToldAndTheParentGoesOn) {
