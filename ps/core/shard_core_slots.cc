@@ -62,6 +62,14 @@ Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& ef
       return fail(Errc::kCorrupt, "table '" + t.schema.name + "': rows and data do not match");
     }
   }
+  std::size_t strange = 0;
+  for (const SlotImage::Window& w : image.windows)
+    strange += !gone_.contains(w.client) && !clients_.contains(w.client) ? 1 : 0;
+  if (clients_.size() + strange > settings_.clients_max)
+    return fail(Errc::kOverloaded,
+                "slot " + std::to_string(image.slot) + " comes with " + std::to_string(strange) +
+                    " clients more than the " + std::to_string(clients_.size()) +
+                    " of this shard: its most are " + std::to_string(settings_.clients_max));
   ++log_sequence_;
   for (const TableImage& t : image.tables) {
     const auto [entry, made] = tables_.try_emplace(t.schema.id, t.schema);

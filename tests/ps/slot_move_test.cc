@@ -139,6 +139,38 @@ TEST(SlotMove, ASlotServesOnlyOnceItsRowsHaveArrived) {
             Errc::kFailedPrecondition);
 }
 
+TEST(SlotMove, ASlotWithMoreClientsThanTheShardMayHaveIsRefusedAndChangesNothing) {
+  SlotMap map = SlotMap::even(2, kEpoch);
+  HandShard from(1, map, ShardId{0});
+  HandShard to(1, map, ShardId{1}, {.clients_max = 2});
+  for (HandShard* shard : {&from, &to}) shard->create(sum_table(Consistency::kAsp));
+  std::uint64_t key = 0;
+  while (map.owner[slot_of(5, key)].value != 0) ++key;
+  for (std::uint64_t client = 1; client <= 2; ++client) {
+    RequestHeader h = from.push_header(1, kA, 0);
+    h.client = ClientId{client};
+    ASSERT_EQ(from.one(h, {key}, {1}).header.error, 0);
+  }
+  const std::uint32_t slot = slot_of(5, key);
+  std::uint64_t own = 0;
+  while (map.owner[slot_of(5, own)].value != 1) ++own;
+  RequestHeader h = to.push_header(1, kA, 0);
+  h.client = ClientId{3};
+  ASSERT_EQ(to.one(h, {own}, {1}).header.error, 0);
+  const SlotImage image = from.core.export_slot(slot);
+  ASSERT_GE(image.windows.size(), 2u);
+  map.owner[slot] = ShardId{1};
+  ++map.epoch.counter;
+  Effects effects;
+  ASSERT_TRUE(to.core.install_map(map, at(1), effects));
+  const std::uint64_t before = to.core.digest();
+  const Status refused = to.core.import_slot(image, at(1), effects);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::kOverloaded);
+  EXPECT_NE(refused.error().context.find("its most are 2"), std::string::npos);
+  EXPECT_EQ(to.core.digest(), before);
+}
+
 TEST(SlotMove, ParkedPullsAreSentBackToRefetchTheMap) {
   TwoShards two(2);
   two.create(sum_table(Consistency::kBsp));
