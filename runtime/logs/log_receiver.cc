@@ -140,7 +140,11 @@ class LogReceiver::Impl {
       zmq_pollitem_t items[3] = {{nullptr, wake_fd_, ZMQ_POLLIN, 0},
                                  {zap_, 0, ZMQ_POLLIN, 0},
                                  {router_, 0, ZMQ_POLLIN, 0}};
-      if (zmq_poll(items, 3, -1) < 0 && zmq_errno() != EINTR) return;
+      if (zmq_poll(items, 3, -1) < 0 && zmq_errno() != EINTR) {
+        const Status failed = fail_zmq("log receiver: poll");
+        if (options_.on_failure) options_.on_failure(failed.error());
+        return;
+      }
       if (items[1].revents != 0) authenticate();
       if (items[2].revents != 0) {
         for (int i = 0; i < 16 && take(); ++i) {

@@ -26,6 +26,9 @@ struct ReceiverOptions {
   /// must not block.
   std::function<bool(const NodeId& node, const TaskId& task, Epoch epoch, std::string_view proof)>
       may_ship;
+  /// The receiver's thread ends: nothing is taken any more, so the process should not go on as if.
+  /// On that thread, once.
+  std::function<void(const Error&)> on_failure;
 };
 
 class LogReceiver {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "runtime/base/seldom.h"
 #include "runtime/logs/log_store.h"
 #include "runtime/shim/log_files.h"
 #include "runtime/wire/logs_codec.h"
@@ -26,6 +27,7 @@ using std::chrono::milliseconds;
 /// a directory that is not there yet, or no inotify left: look anew
 constexpr Duration kWatchRetry = milliseconds(100);
 constexpr Duration kErrorPause = std::chrono::seconds(1);
+constexpr Duration kPollPause = milliseconds(100);
 
 template <class T>
 void set(void* socket, int option, T value) {
@@ -222,7 +224,12 @@ class LogShipper::Impl {
           {nullptr, wake_fd_, ZMQ_POLLIN, 0},
           {nullptr, inotify_fd_, ZMQ_POLLIN, 0},
           {socket_, 0, static_cast<short>(ZMQ_POLLIN | (blocked_ ? ZMQ_POLLOUT : 0)), 0}};
-      zmq_poll(items, socket_ != nullptr ? 3 : 2, timeout);
+      if (zmq_poll(items, socket_ != nullptr ? 3 : 2, timeout) < 0 && zmq_errno() != EINTR) {
+        if (poll_failures_.now() && options_.log)
+          options_.log(std::string("log shipper: poll: ") + zmq_strerror(zmq_errno()) +
+                       ": tried again until it works");
+        std::this_thread::sleep_for(kPollPause);
+      }
       if (items[0].revents != 0) {
         std::uint64_t count;
         (void)!::read(wake_fd_, &count, sizeof count);
@@ -459,6 +466,7 @@ class LogShipper::Impl {
 
   ShipperOptions options_;
   SystemClock clock_;
+  Seldom poll_failures_;
   void* context_ = nullptr;
   int wake_fd_ = -1, inotify_fd_ = -1;
   std::thread thread_;

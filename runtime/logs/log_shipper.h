@@ -27,6 +27,7 @@ struct ShipperOptions {
   std::size_t in_flight_bytes = 2u << 20;
   std::uint64_t bytes_per_second_max = 0;             ///< 0 = not limited
   Duration answer_timeout = std::chrono::seconds(2);  ///< then the stream's end is asked again
+  std::function<void(const std::string& line)> log;   ///< on the shipper's thread
 };
 
 /// Shows the receiver that this node was given the task.

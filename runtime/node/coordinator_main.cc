@@ -22,6 +22,7 @@
 #include "runtime/node/log_source.h"
 #include "runtime/node/node_probe.h"
 #include "runtime/node/security_desk.h"
+#include "runtime/os/address.h"
 #include "runtime/os/serial_worker.h"
 #include "runtime/security/secret.h"
 #include "runtime/store/sqlite_event_log.h"
@@ -38,12 +39,6 @@ constexpr Duration kTendEveryMax = std::chrono::hours(24);
 void say(const std::string& text) { log_line("coordinator", text); }
 
 bool is_wildcard(const std::string& address) { return address == "0.0.0.0" || address == "::"; }
-
-bool is_address(const std::string& host) {
-  unsigned char bytes[sizeof(in6_addr)];
-  return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
-         ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
-}
 
 /// Everything that runs, in the order in which it is made; destroyed the other way round.
 class Coordinator {
@@ -161,6 +156,8 @@ class Coordinator {
                               std::string_view proof) {
       return cluster::may_ship(*task_tokens_, node, task, epoch, proof);
     };
+    // The next start may do better; agents keep what they could not ship.
+    options.on_failure = [](const Error& error) { end_with("coordinator", error); };
     auto started = logs::LogReceiver::start(options, *log_store_);
     if (!started && flags_.log_port == 0 && wanted != 0) {  // agents are told: any other will do
       options.bind.replace(options.bind.rfind(':') + 1, std::string::npos, "*");
@@ -233,27 +230,20 @@ class Coordinator {
 
   Status start_rest() {
     web::ServerOptions options;
-    const auto colon = flags_.rest.rfind(':');
-    if (colon == std::string::npos)
-      return fail(Errc::kInvalidArgument, "--rest wants ADDRESS:PORT, not \"" + flags_.rest + "\"");
-    options.listen_address = flags_.rest.substr(0, colon);
-    if (options.listen_address.size() > 2 && options.listen_address.front() == '[')
-      options.listen_address = options.listen_address.substr(1, options.listen_address.size() - 2);
-    options.port =
-        static_cast<std::uint16_t>(std::strtoul(flags_.rest.c_str() + colon + 1, nullptr, 10));
+    DLRUN_ASSIGN(const AddressAndPort wanted, split_address(flags_.rest));
+    options.listen_address = wanted.address;
+    options.port = wanted.port;
     if (options.port == 0) options.port = ports_.rest;
     options.bearer_token = rest_token_;
     options.allowed_hosts = flags_.rest_hosts;
-    const bool loopback =
-        options.listen_address == "::1" || options.listen_address.rfind("127.", 0) == 0;
-    if (!loopback) {
+    if (!os::is_loopback(options.listen_address)) {
       if (!flags_.advertise.empty()) options.allowed_hosts.push_back(flags_.advertise);
       if (is_wildcard(options.listen_address)) options.allowed_hosts.push_back(host());
       rest_host_ = is_wildcard(options.listen_address) ? host() : options.listen_address;
       rest_names_ = {"DNS:localhost"};
       for (const std::string& name : options.allowed_hosts)
-        rest_names_.push_back((is_address(name) ? "IP:" : "DNS:") + name);
-      if (is_address(rest_host_)) rest_names_.push_back("IP:" + rest_host_);
+        rest_names_.push_back((os::is_address(name) ? "IP:" : "DNS:") + name);
+      if (os::is_address(rest_host_)) rest_names_.push_back("IP:" + rest_host_);
       DLRUN_ASSIGN(const security::CredentialFiles files,
                    desk_->make_rest_certificate(rest_names_));
       options.tls_cert_path = files.certificate_path;

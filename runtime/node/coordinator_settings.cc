@@ -1,20 +1,26 @@
 #include "runtime/node/coordinator_settings.h"
 
 namespace dlrun::node {
+namespace {
+
+constexpr std::int64_t kLogBytesMin = std::int64_t{1} << 20;
+constexpr std::int64_t kLogBytesMax = std::int64_t{1} << 50;
+
+}  // namespace
 
 std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
   return {
       required_setting(
           "data", &f.data,
           "folder for the log, the keys and the files of the cluster; made (0700) when missing"),
-      text_setting("listen", &f.listen, "literal address where agents connect, join and ship logs"),
+      ip_setting("listen", &f.listen, "literal address where agents connect, join and ship logs"),
       port_setting("port", &f.port,
                    "port where agents register; 0 = as last time, or any free one"),
       port_setting("join-port", &f.join_port,
                    "port where machines join; 0 = as last time, or any free one"),
       port_setting("log-port", &f.log_port,
                    "port where agents ship logs; 0 = as last time, or any free one"),
-      text_setting("rest", &f.rest, "ADDRESS:PORT of the REST server; TLS beyond loopback"),
+      address_setting("rest", &f.rest, "ADDRESS:PORT of the REST server; TLS beyond loopback"),
       text_setting("advertise", &f.advertise,
                    "host name or address under which agents reach this machine; none: the listen "
                    "address, or that of the route out"),
@@ -33,8 +39,10 @@ std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
                     "jobs that wait or run; a submit beyond is refused"),
       whole_setting("retention-days", &f.retention_days, 1, 36'500, "days",
                     "how long finished jobs and their events are kept"),
-      bytes_setting("log-job-bytes", &f.log_job_bytes, "task output kept of one job"),
-      bytes_setting("log-total-bytes", &f.log_total_bytes, "task output kept in all"),
+      bytes_setting("log-job-bytes", &f.log_job_bytes, kLogBytesMin, kLogBytesMax,
+                    "task output kept of one job"),
+      bytes_setting("log-total-bytes", &f.log_total_bytes, kLogBytesMin, kLogBytesMax,
+                    "task output kept in all"),
   };
 }
 

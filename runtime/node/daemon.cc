@@ -78,6 +78,11 @@ void log_line(const std::string& who, const std::string& text) {
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 
+void end_with(const std::string& who, const Error& why) {
+  log_line(who, why.to_string() + ": this process ends");
+  ::_exit(1);
+}
+
 Result<std::string> self_path() {
   std::error_code ec;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", ec);

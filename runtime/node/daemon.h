@@ -43,6 +43,10 @@ class Signals {
 /// "2026-01-31T12:00:00.123Z agent: text" on stderr, in one write. Thread safe.
 void log_line(const std::string& who, const std::string& text);
 
+/// For a part without which the process is of no use: says `why`, ends the process with exit code 1
+/// and no farewell. What it keeps is as safe as at a kill.
+[[noreturn]] void end_with(const std::string& who, const Error& why);
+
 /// Absolute path of the running program, symbolic links resolved.
 Result<std::string> self_path();
 /// dlrun-shim beside `self`, or where an install puts it. kNotFound names the places.

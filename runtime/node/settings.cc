@@ -8,6 +8,7 @@
 
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/units.h"
+#include "runtime/os/address.h"
 
 namespace dlrun::node {
 namespace {
@@ -116,20 +117,62 @@ Setting number_setting(std::string name, double* field, double low, double high,
   return bounded(std::move(name), field, low, high, "number", std::move(unit), std::move(text));
 }
 
-Setting bytes_setting(std::string name, std::int64_t* field, std::string text) {
+Setting bytes_setting(std::string name, std::int64_t* field, std::int64_t low, std::int64_t high,
+                      std::string text) {
   Setting s;
   s.name = std::move(name);
   s.type = "size";
   s.unit = "bytes";
   s.fallback = *field == 0 ? "" : jobspec::format_size(static_cast<std::uint64_t>(*field));
+  s.bounds = jobspec::format_size(static_cast<std::uint64_t>(low)) + " to " +
+             jobspec::format_size(static_cast<std::uint64_t>(high));
   s.text = std::move(text);
-  s.set = [field](std::string_view value) -> Status {
+  s.set = [field, low, high, bounds = s.bounds](std::string_view value) -> Status {
     const auto parsed = jobspec::parse_size(value);
     if (!parsed) return wrong(parsed.error().context);
+    if (*parsed < low || *parsed > high)
+      return wrong("must be " + bounds + ", not " + shown(value));
     *field = *parsed;
     return {};
   };
   return s;
+}
+
+Setting ip_setting(std::string name, std::string* field, std::string text) {
+  Setting s = text_setting(std::move(name), field, std::move(text));
+  s.type = "address";
+  s.set = [field](std::string_view value) -> Status {
+    if (!os::is_address(value))
+      return wrong("must be a literal IPv4 or IPv6 address, not " + shown(value));
+    *field = std::string(value);
+    return {};
+  };
+  return s;
+}
+
+Setting address_setting(std::string name, std::string* field, std::string text) {
+  Setting s = text_setting(std::move(name), field, std::move(text));
+  s.type = "address:port";
+  s.bounds = "port 0 to 65535";
+  s.set = [field](std::string_view value) -> Status {
+    if (const auto parts = split_address(value); !parts) return wrong(parts.error().context);
+    *field = std::string(value);
+    return {};
+  };
+  return s;
+}
+
+Result<AddressAndPort> split_address(std::string_view text) {
+  const auto colon = text.rfind(':');
+  std::string_view address = text.substr(0, colon == std::string_view::npos ? 0 : colon);
+  const bool brackets = address.size() > 2 && address.front() == '[' && address.back() == ']';
+  if (brackets) address = address.substr(1, address.size() - 2);
+  AddressAndPort out{std::string(address), 0};
+  const bool v6 = address.find(':') != std::string_view::npos;
+  if (!os::is_address(address) || v6 != brackets || !parse_number(text.substr(colon + 1), out.port))
+    return wrong("must be ADDRESS:PORT (IPv6: [ADDRESS]:PORT), port 0 to 65535, not " +
+                 shown(text));
+  return out;
 }
 
 Setting flag_setting(std::string name, bool* field, std::string text) {

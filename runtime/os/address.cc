@@ -6,6 +6,13 @@
 
 namespace dlrun::os {
 
+bool is_address(std::string_view literal) {
+  const std::string text(literal);
+  in6_addr any{};
+  return inet_pton(AF_INET, text.c_str(), &any) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &any) == 1;
+}
+
 bool is_loopback(std::string_view literal) {
   const std::string text(literal);
   in_addr v4{};

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <tuple>
 
 #include "runtime/node/agent_settings.h"
 #include "runtime/node/coordinator_settings.h"
@@ -54,6 +55,18 @@ TEST(Settings, AWrongOneIsNamedWithItsBounds) {
   EXPECT_EQ(wrong({"--data", "/d", "--heartbeat-ms", "5"}),
             "--heartbeat-ms must be 20 to 60000 ms, not \"5\"");
   EXPECT_EQ(wrong({"--data", "/d", "--port", "70000"}), "--port must be 0 to 65535, not \"70000\"");
+  for (const char* rest :
+       {":70000", "127.0.0.1:70000", "127.0.0.1:abc", "127.0.0.1:-1", "127.0.0.1:", "127.0.0.1",
+        ":7443", "localhost:7443", "::1:7443", "[127.0.0.1]:7443", "127.0.0.1: 1", ""})
+    EXPECT_EQ(wrong({"--data", "/d", "--rest", rest}),
+              "--rest must be ADDRESS:PORT (IPv6: [ADDRESS]:PORT), port 0 to 65535, not \"" +
+                  std::string(rest) + "\"");
+  EXPECT_EQ(wrong({"--data", "/d", "--listen", "localhost"}),
+            "--listen must be a literal IPv4 or IPv6 address, not \"localhost\"");
+  EXPECT_EQ(wrong({"--data", "/d", "--log-total-bytes", "0"}),
+            "--log-total-bytes must be 1.0 MiB to 1.0 PiB, not \"0\"");
+  EXPECT_EQ(wrong({"--data", "/d", "--log-job-bytes", "3EiB"}),
+            "--log-job-bytes must be 1.0 MiB to 1.0 PiB, not \"3EiB\"");
   EXPECT_EQ(wrong({"--data", "/d", "--heartbeat-ms", "1e3"}),
             "--heartbeat-ms must be 20 to 60000 ms, not \"1e3\"");
   EXPECT_EQ(wrong({"--data", "/d", "--lost-sm", "5"}),
@@ -70,6 +83,20 @@ TEST(Settings, AWrongOneIsNamedWithItsBounds) {
         {"--memory=much", "--memory"}})
     EXPECT_THAT(parse_settings(agent_settings(agent), {"--data=/d", value}).error().context,
                 HasSubstr(said));
+}
+
+TEST(Settings, AnAddressAndItsPortAreTakenApart) {
+  for (const auto& [text, address, port] :
+       {std::tuple<const char*, const char*, int>{"127.0.0.1:0", "127.0.0.1", 0},
+        {"0.0.0.0:65535", "0.0.0.0", 65535},
+        {"[::1]:7443", "::1", 7443}}) {
+    CoordinatorFlags flags;
+    EXPECT_TRUE(parse_settings(coordinator_settings(flags), {"--data=/d", "--rest", text})) << text;
+    const auto parts = split_address(flags.rest);
+    ASSERT_TRUE(parts) << text;
+    EXPECT_EQ(parts->address, address);
+    EXPECT_EQ(parts->port, port);
+  }
 }
 
 TEST(Settings, HelpTellsDefaultUnitAndBounds) {
