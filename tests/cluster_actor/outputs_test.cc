@@ -63,6 +63,8 @@ TEST_F(OutputsTest, ANewGenerationStartsEmptyAndRemovesWhatTheLastOneLeft) {
   ASSERT_TRUE(make_output_dirs(task_of(1), {model}).has_value());
   write(1, "half");
   ASSERT_TRUE(make_output_dirs(task_of(2), {model}).has_value());
+  EXPECT_TRUE(fs::exists(staging_path(model, task_of(1)))) << "no start waits for its removal";
+  remove_earlier_outputs(task_of(2), {model});
   EXPECT_FALSE(fs::exists(staging_path(model, task_of(1))));
   EXPECT_TRUE(fs::is_empty(staging_path(model, task_of(2))));
 }

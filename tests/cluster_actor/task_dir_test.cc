@@ -52,6 +52,21 @@ TEST(TaskDir, ALaterAgentFindsWhatWasPreparedAndStarted) {
   EXPECT_TRUE(broken.empty());
 }
 
+TEST(TaskDir, TheMarkOfACleanedTaskDoesNotWaitForTheRemovalOfWhatItLeft) {
+  const TempFolder temp;
+  const std::string dir = temp / task_dir_name(some_task().task);
+  ASSERT_TRUE(make_task_dir(dir, some_task()));
+  ASSERT_TRUE(security::write_private_file(dir + "/work/large", "x"));
+  ASSERT_TRUE(mark_cleaned(dir));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/work/large"));
+  const auto found = scan_task_dirs(temp / "", nullptr);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].cleaned);
+  remove_work(dir);
+  EXPECT_FALSE(std::filesystem::exists(dir + "/work"));
+  EXPECT_EQ(scan_task_dirs(temp / "", nullptr).size(), 1u) << "its logs may not be shipped yet";
+}
+
 TEST(TaskDir, HalfMadeDirectoryIsRemovedAndADamagedOneIsNamed) {
   const TempFolder temp;
   const std::string half = temp / "j1.worker.0.g1";

@@ -85,6 +85,7 @@ class AgentHost::Impl {
     logs::ShipperOptions shipper_options;
     shipper_options.keys.public_key = options_.log_public_key;
     shipper_options.keys.secret_key = options_.log_secret_key;
+    shipper_options.log = [this](const std::string& line) { log(line); };
     DLRUN_ASSIGN(shipper_, logs::LogShipper::start(std::move(shipper_options)));
 
     FeedersOptions feeder_options;
@@ -181,6 +182,8 @@ class AgentHost::Impl {
     Status made = cwd_of(effect.task);
     if (made) made = make_task_dir(dir, effect.task);
     if (made) made = make_output_dirs(id, effect.task.outputs);
+    if (made && !effect.task.outputs.empty())
+      janitor_.post([id, outputs = effect.task.outputs] { remove_earlier_outputs(id, outputs); });
     if (made) tasks_[id] = Task{std::move(effect.task), std::nullopt, dir};
     emit(TaskPrepared{id, std::move(made)});
   }
@@ -260,6 +263,7 @@ class AgentHost::Impl {
         return fail(Errc::kInvalidArgument, "the limit '" + name + "' is not known here");
       spec.rlimits.push_back({*resource, value, value});
     }
+    spec.grace_ms = to_ms(p.grace);
     return spec;
   }
 
@@ -285,6 +289,7 @@ class AgentHost::Impl {
     (void)feeders_->drop_consumer(effect.task);
     if (!ran) return janitor_.post([dir] { remove_task_dir(dir); });
     if (Status ok = mark_cleaned(dir); !ok) log(ok.error().to_string());
+    janitor_.post([dir] { remove_work(dir); });
     ship_rest(prepare, dir);
   }
 

@@ -77,16 +77,21 @@ Status make_output_dirs(const TaskId& task, const std::vector<OutputSpec>& outpu
   for (const OutputSpec& output : outputs) {
     DLRUN_TRY(check_free(output));
     std::error_code ec;
-    TaskId earlier = task;
-    for (std::uint32_t g = task.generation.value; g > 1; --g) {
-      earlier.generation = Generation{g - 1};
-      fs::remove_all(staging_path(output, earlier), ec);
-    }
     const std::string staging = staging_path(output, task);
     fs::create_directories(staging, ec);
     if (ec) return fail_errno("output " + output.name + ": make folder " + staging, ec.value());
   }
   return {};
+}
+
+void remove_earlier_outputs(const TaskId& task, const std::vector<OutputSpec>& outputs) {
+  std::error_code ec;
+  TaskId earlier = task;
+  for (const OutputSpec& output : outputs)
+    for (std::uint32_t g = task.generation.value; g > 1; --g) {
+      earlier.generation = Generation{g - 1};
+      fs::remove_all(staging_path(output, earlier), ec);
+    }
 }
 
 Status publish_outputs(const CommitOutputs& commit) {

@@ -13,9 +13,11 @@
 
 namespace dlrun::cluster {
 
-/// Makes the staging folders. What an earlier generation of the job left there goes; a path that is
-/// taken is refused now, not at the end.
+/// Makes the staging folders, each generation's its own. A path that is taken is refused now, not
+/// at the end.
 Status make_output_dirs(const TaskId& task, const std::vector<OutputSpec>& outputs);
+/// What earlier generations of the job left in theirs; takes as long as that is large.
+void remove_earlier_outputs(const TaskId& task, const std::vector<OutputSpec>& outputs);
 
 /// Durable when it returns well. Idempotent.
 Status publish_outputs(const CommitOutputs& commit);

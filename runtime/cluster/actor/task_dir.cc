@@ -91,10 +91,11 @@ Status write_ready(const std::string& dir, const TaskId& task, const TaskReadyIn
   return os::write_file(dir + "/ready", wire::encode(FromAgent(update)));
 }
 
-Status mark_cleaned(const std::string& dir) {
+Status mark_cleaned(const std::string& dir) { return os::write_file(dir + "/cleaned", ""); }
+
+void remove_work(const std::string& dir) {
   std::error_code ec;
   fs::remove_all(dir + "/work", ec);
-  return os::write_file(dir + "/cleaned", "");
 }
 
 void remove_task_dir(const std::string& dir) {

@@ -24,6 +24,8 @@ Status make_task_dir(const std::string& dir, const PrepareTask& task);
 Status write_start(const std::string& dir, const StartTask& start);
 Status write_ready(const std::string& dir, const TaskId& task, const TaskReadyInfo& ready);
 Status mark_cleaned(const std::string& dir);
+/// These two take as long as what the program left is large.
+void remove_work(const std::string& dir);
 void remove_task_dir(const std::string& dir);
 
 struct FoundDir {
