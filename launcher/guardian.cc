@@ -10,6 +10,7 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "launcher/local_cluster.h"
@@ -47,7 +48,8 @@ class Guardian {
     if (!self || signals_ < 0) return kInternal;
     self_ = *self;
     save(false, "");
-    const Status started = start();
+    Status started = watch_users();
+    if (started) started = start();
     if (!started) {
       std::fprintf(stderr, "dlrun: %s\n", started.error().context.c_str());
       end_daemons();
@@ -147,20 +149,30 @@ class Guardian {
     return {};
   }
 
+  /// Embedded: what wait() needs to see the last user's leave; without it the cluster would never
+  /// end.
+  Status watch_users() {
+    if (standing_) return {};
+    DLRUN_ASSIGN(FileLock lock, FileLock::open(folder_ + "/users.lock"));
+    users_.emplace(std::move(lock));
+    return ::pipe2(left_, O_CLOEXEC) == 0 ? Status{} : Status(fail_errno("make a pipe"));
+  }
+
   /// Until TERM, the coordinator's end, or (embedded) the last user's leave.
   void wait() {
-    int left[2] = {-1, -1};
-    if (!standing_ && ::pipe2(left, O_CLOEXEC) == 0) {
-      std::thread([path = folder_ + "/users.lock", fd = left[1]] {
-        auto lock = FileLock::open(path);
-        if (lock) lock->lock(FileLock::Mode::kExclusive);
+    if (users_) {
+      std::thread([lock = std::move(*users_), fd = left_[1]]() mutable {
+        lock.lock(FileLock::Mode::kExclusive);
         [[maybe_unused]] const ssize_t n = ::write(fd, "x", 1);
         for (;;) ::pause();  // the lock is held until the process ends
       }).detach();
     }
     for (;;) {
-      pollfd fds[2] = {{signals_, POLLIN, 0}, {left[0], POLLIN, 0}};
-      if (::poll(fds, 2, -1) < 0 && errno != EINTR) return;
+      pollfd fds[2] = {{signals_, POLLIN, 0}, {left_[0], POLLIN, 0}};
+      if (::poll(fds, 2, -1) < 0 && errno != EINTR) {
+        std::perror("dlrun: poll; the local cluster ends");
+        return;
+      }
       if (fds[1].revents & POLLIN) return;
       signalfd_siginfo signal{};
       while (::read(signals_, &signal, sizeof signal) == sizeof signal) {
@@ -214,6 +226,8 @@ class Guardian {
   std::string cpus_, memory_, listen_;
   bool as_root_, standing_, ready_ = false;
   int signals_ = -1;
+  int left_[2] = {-1, -1};         ///< readable when the last user has left
+  std::optional<FileLock> users_;  ///< of an embedded cluster
   ProcessMark self_;
   std::vector<ProcessMark> daemons_;
 };
