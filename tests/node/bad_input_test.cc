@@ -73,6 +73,10 @@ class BadInput : public ::testing::Test {
     return answer.body.is_object() ? answer.body.value("id", "?") : "?";
   }
   json run(const json& job) { return cluster.wait_final(submit(job)); }
+  /// Its program is over, whether or not the coordinator knows.
+  bool task_ended(const std::string& job) const {
+    return std::filesystem::exists(cluster / "n0/tasks/" + job + ".worker.0.g1/exit");
+  }
   /// `dlrun` as its user sees it: the code, and stdout and stderr together.
   std::pair<int, std::string> launcher(std::vector<std::string> args,
                                        Duration limit = std::chrono::seconds(60)) {
@@ -319,9 +323,18 @@ TEST_F(BadInput, AFullDiskOfTheCoordinatorRefusesNewWorkKeepsItsStateAndRecovers
   EXPECT_EQ(refused.status, 507) << refused.text;
   EXPECT_THAT(refused.text, HasSubstr("full"));
   EXPECT_EQ(cluster.get("/api/v1/jobs/" + before).body.value("state", ""), "SUCCEEDED");
-  std::ofstream(gate).put('x');  // its end waits for the disk
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  EXPECT_EQ(cluster.get("/api/v1/jobs/" + running).status, 200);
+  std::ofstream(gate).put('x');
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!task_ended(running) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TRUE(task_ended(running));
+  // Its end waits for the disk: nothing is shown that a restart would take back.
+  for (int i = 0; i < 20; ++i) {
+    const json view = cluster.get("/api/v1/jobs/" + running).body;
+    EXPECT_EQ(view.value("state", ""), "RUNNING") << view.dump();
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  }
+  EXPECT_THAT(cluster.coordinator().log(), HasSubstr("full"));
 
   std::filesystem::remove(filler);
   EXPECT_EQ(cluster.wait_final(running).at("exit_code"), 5) << "nothing was lost";
