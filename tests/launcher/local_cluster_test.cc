@@ -178,6 +178,16 @@ TEST_F(LocalCluster, DownCleansUpAfterAGuardianThatWasKilled) {
   EXPECT_TRUE(ours().empty());
 }
 
+TEST_F(LocalCluster, AGuardianThatCannotSeeItsUsersLeaveStartsNothing) {
+  const std::string folder = home / "local";
+  fs::create_directories(folder + "/users.lock");  // no file: it cannot be opened
+  EXPECT_EQ(dlrun({"local-guardian", "--data", folder, "--nodes", "1", "--cpus", "1", "--memory",
+                   "1073741824", "--mode", "embedded", "--listen", "", "--as-root", "no"}),
+            69);
+  EXPECT_THAT(text("err"), HasSubstr("users.lock"));
+  EXPECT_FALSE(fs::exists(folder + "/coordinator"));
+}
+
 TEST_F(LocalCluster, AnAgentThatCannotStartIsExplainedAtOnce) {
   fs::create_directories(home / "local" / "node-0");
   std::ofstream(home / "local" / "node-0" / "refuse") << "x";
