@@ -1,6 +1,7 @@
 #include "runtime/cluster/core/job_core.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "io/core/ledger_core.h"
 #include "tests/cluster/harness.h"
@@ -711,6 +712,46 @@ TEST(JobCore, ALeaseThatBecomesDurableWithTheEndOfItsTaskIsNotGranted) {
   h.release_store();
   EXPECT_TRUE(h.sent_of<LeaseReply>().empty());
   EXPECT_EQ(h.sent_of<TaskEndAck>().size(), 2u);
+}
+
+TEST(JobCore, AShardIsToldOfEachGoneWorkerOnceUntilTheRepeat) {
+  JobHarness h(spec_of(3, 1));
+  h.place();
+  h.update("n0", h.task("ps", 0), TaskState::kReady, {}, "tcp://a:1");
+  for (unsigned i = 0; i < 3; ++i)
+    h.update("n" + std::to_string(i + 1), h.task("worker", i), TaskState::kRunning);
+  h.sent.clear();
+  h.exits("n1", h.task("worker", 0), 0);
+  h.exits("n2", h.task("worker", 1), 0);
+  const auto told = h.take_of<WorkerGone>();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].worker, h.task("worker", 0));
+  EXPECT_EQ(told[1].worker, h.task("worker", 1));
+  h.advance(JobSettings{}.resend_max);
+  EXPECT_EQ(h.take_of<WorkerGone>().size(), 2u) << "neither is acknowledged";
+}
+
+TEST(JobCore, AGangOfAThousandStartsAndEndsInSecondsOfProcessorTime) {
+  constexpr std::uint32_t kWorkers = 1024;
+  JobHarness h(spec_of(kWorkers, 1));
+  const std::clock_t began = std::clock();
+  const auto all = [&](TaskState state, TaskEnd end = {}) {
+    for (std::uint32_t i = 0; i < kWorkers; ++i)
+      h.update("n" + std::to_string(i + 1), h.task("worker", i), state, end);
+  };
+  h.place();
+  h.update("n0", h.task("ps", 0), TaskState::kPrepared);
+  all(TaskState::kPrepared);
+  h.update("n0", h.task("ps", 0), TaskState::kReady, {}, "tcp://a:1");
+  EXPECT_EQ(h.take_of<StartTask>().size(), kWorkers + 1);
+  all(TaskState::kRunning);
+  EXPECT_EQ(h.core->state(), JobState::kRunning);
+  all(TaskState::kEnded, TaskEnd{.cause = Cause::kExit});
+  h.update("n0", h.task("ps", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kStopped});
+  ASSERT_TRUE(h.ended);
+  EXPECT_EQ(h.ended->state, JobState::kSucceeded);
+  // A walk over all tasks for each task at each event takes minutes of this build.
+  EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, 15.0);
 }
 
 }  // namespace

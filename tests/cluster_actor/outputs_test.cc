@@ -59,6 +59,49 @@ TEST_F(OutputsTest, APathThatIsTakenIsRefusedBeforeAnythingRunsAndNeverReplaced)
   EXPECT_EQ(read(), "old");
 }
 
+TEST_F(OutputsTest, OfTwoOutputsNoneAppearsWhenThePathOfTheSecondWasTakenMeanwhile) {
+  const OutputSpec report{"report", temp / "report", "worker"};
+  const CommitOutputs commit{task_of(1), Epoch{1, 4}, {model, report}};
+  ASSERT_TRUE(make_output_dirs(task_of(1), commit.outputs).has_value());
+  write(1, "w");
+  std::ofstream(report.path) << "another's";
+  const Status refused = publish_outputs(commit);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Errc::kAlreadyExists);
+  EXPECT_FALSE(fs::exists(model.path));
+  EXPECT_TRUE(fs::exists(staging_path(model, task_of(1)) + "/weights"));
+  fs::remove(report.path);
+  EXPECT_TRUE(publish_outputs(commit).has_value());
+  EXPECT_EQ(read(), "w");
+}
+
+TEST_F(OutputsTest, WhatTookItsPlaceBeforeTheAgentWasKilledIsTakenBackWhenTheRestCannotFollow) {
+  const OutputSpec report{"report", temp / "report", "worker"};
+  ASSERT_TRUE(make_output_dirs(task_of(1), {model, report}).has_value());
+  write(1, "w");
+  ASSERT_TRUE(publish_outputs({task_of(1), Epoch{1, 4}, {model}}).has_value());  // half of it
+  std::ofstream(report.path) << "another's";
+  EXPECT_FALSE(publish_outputs({task_of(1), Epoch{1, 4}, {model, report}}).has_value());
+  EXPECT_FALSE(fs::exists(model.path));
+  EXPECT_TRUE(fs::exists(staging_path(model, task_of(1)) + "/weights"));
+  EXPECT_FALSE(fs::exists(staging_path(model, task_of(1)) + "/_SUCCESS"));
+}
+
+TEST_F(OutputsTest, WhenTheSecondRenameFailsTheFirstIsTakenBack) {
+  fs::create_directories(temp / "deep");
+  fs::create_directory_symlink(temp / "deep", temp / "door");
+  const OutputSpec same{"same", temp / "door/model", "worker"};  // one folder by two names
+  const CommitOutputs commit{task_of(1), Epoch{1, 4}, {model, same}};
+  ASSERT_TRUE(make_output_dirs(task_of(1), commit.outputs).has_value());
+  write(1, "w");
+  const Status refused = publish_outputs(commit);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().context.find("output same"), std::string::npos);
+  EXPECT_EQ(refused.error().context.find("stays"), std::string::npos) << refused.error().context;
+  EXPECT_FALSE(fs::exists(model.path));
+  EXPECT_TRUE(fs::exists(staging_path(model, task_of(1)) + "/weights"));
+}
+
 TEST_F(OutputsTest, ANewGenerationStartsEmptyAndRemovesWhatTheLastOneLeft) {
   ASSERT_TRUE(make_output_dirs(task_of(1), {model}).has_value());
   write(1, "half");

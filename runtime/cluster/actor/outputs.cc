@@ -53,22 +53,47 @@ Status sync_tree(const std::string& root) {
   return sync(root);
 }
 
-Status publish(const CommitOutputs& commit, const OutputSpec& output) {
+enum class Stands : std::uint8_t { kStaged, kInPlace, kGone };
+
+Stands where(const CommitOutputs& commit, const OutputSpec& output) {
+  std::error_code ec;
+  if (fs::is_directory(staging_path(output, commit.task), ec)) return Stands::kStaged;
+  const auto mark = shim::read_file(trimmed(output.path) + "/_SUCCESS", kMarkBytesMax);
+  return mark && *mark == mark_of(commit) ? Stands::kInPlace : Stands::kGone;
+}
+
+/// All that can be known and done before the rename.
+Status make_ready(const CommitOutputs& commit, const OutputSpec& output) {
+  const std::string from = staging_path(output, commit.task);
+  DLRUN_TRY(check_free(output));
+  DLRUN_TRY(shim::write_file(from + "/_SUCCESS", mark_of(commit)));
+  return sync_tree(from);
+}
+
+Status put_in_place(const CommitOutputs& commit, const OutputSpec& output) {
   const std::string from = staging_path(output, commit.task);
   const std::string to = trimmed(output.path);
-  const std::string mark = mark_of(commit);
-  std::error_code ec;
-  if (!fs::is_directory(from, ec)) {
-    const auto there = shim::read_file(to + "/_SUCCESS", kMarkBytesMax);
-    if (there && *there == mark) return {};
-    return fail(Errc::kNotFound, "output " + output.name + ": " + from + " is gone");
-  }
-  DLRUN_TRY(check_free(output));
-  DLRUN_TRY(shim::write_file(from + "/_SUCCESS", mark));
-  DLRUN_TRY(sync_tree(from));
   if (::rename(from.c_str(), to.c_str()) != 0)
     return fail_errno("output " + output.name + ": rename " + from + " to " + to);
   return sync(fs::path(to).parent_path().string());
+}
+
+/// `why`, and which outputs could not be taken back.
+Error take_back(const CommitOutputs& commit, Error why) {
+  for (const OutputSpec& output : commit.outputs) {
+    if (where(commit, output) != Stands::kInPlace) continue;
+    const std::string from = staging_path(output, commit.task);
+    const std::string to = trimmed(output.path);
+    if (::rename(to.c_str(), from.c_str()) != 0) {
+      why.context += "; output " + output.name + " stays at " + to + ": " +
+                     fail_errno("rename to " + from).value().context;
+      continue;
+    }
+    std::error_code ec;
+    fs::remove(from + "/_SUCCESS", ec);
+    (void)sync(fs::path(to).parent_path().string());
+  }
+  return why;
 }
 
 }  // namespace
@@ -95,7 +120,26 @@ void remove_earlier_outputs(const TaskId& task, const std::vector<OutputSpec>& o
 }
 
 Status publish_outputs(const CommitOutputs& commit) {
-  for (const OutputSpec& output : commit.outputs) DLRUN_TRY(publish(commit, output));
+  std::vector<const OutputSpec*> staged;
+  for (const OutputSpec& output : commit.outputs) {
+    switch (where(commit, output)) {
+      case Stands::kStaged:
+        staged.push_back(&output);
+        break;
+      case Stands::kInPlace:
+        break;
+      case Stands::kGone:  // perhaps it was published, and somebody moved it: nothing is undone
+        return fail(Errc::kNotFound, "output " + output.name + ": " +
+                                         staging_path(output, commit.task) + " is gone");
+    }
+  }
+  // What is staged shows that this commit was never answered well: it may be undone as a whole.
+  for (const OutputSpec* output : staged)
+    if (const Status ready = make_ready(commit, *output); !ready)
+      return tl::unexpected(take_back(commit, ready.error()));
+  for (const OutputSpec* output : staged)
+    if (const Status placed = put_in_place(commit, *output); !placed)
+      return tl::unexpected(take_back(commit, placed.error()));
   return {};
 }
 

@@ -19,7 +19,9 @@ Status make_output_dirs(const TaskId& task, const std::vector<OutputSpec>& outpu
 /// What earlier generations of the job left in theirs; takes as long as that is large.
 void remove_earlier_outputs(const TaskId& task, const std::vector<OutputSpec>& outputs);
 
-/// Durable when it returns well. Idempotent.
+/// All of them or none: each is checked and synced before the first takes its place, and when a
+/// later rename fails the earlier ones are taken back; the error names what could not be. Durable
+/// when it returns well. Idempotent.
 Status publish_outputs(const CommitOutputs& commit);
 
 }  // namespace dlrun::cluster

@@ -22,6 +22,11 @@ std::optional<std::set<std::size_t>> BarrierSet::close_if_met(
   return std::move(open_.extract(it).mapped());
 }
 
+std::size_t BarrierSet::arrived(const Key& key) const {
+  const auto it = open_.find(key);
+  return it == open_.end() ? 0 : it->second.size();
+}
+
 std::vector<BarrierSet::Key> BarrierSet::open_in(const std::string& role) const {
   std::vector<Key> keys;
   for (const auto& [key, arrived] : open_)

@@ -31,6 +31,7 @@ class BarrierSet {
   std::optional<std::set<std::size_t>> close_if_met(const Key& key,
                                                     const std::vector<std::size_t>& expected);
 
+  std::size_t arrived(const Key& key) const;  ///< those that have ended since included
   std::vector<Key> open_in(const std::string& role) const;
   void clear() { open_.clear(); }
 

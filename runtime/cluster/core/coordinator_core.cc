@@ -101,6 +101,7 @@ void CoordinatorCore::rebuild(JobRecord record, Now now) {
   job.generation = record.generation;
   job.epoch = record.epoch;
   job.tasks = record.tasks;
+  job.index = record.index;
   job.durable = true;
   job.kill_requested = record.kill_requested;
   job.held = record.held;
@@ -223,8 +224,7 @@ void CoordinatorCore::on_register(const Register& message, Now now) {
   out_.push_back(SendToAgent{node, std::move(ack)});
   const bool new_process = joined != Membership::Joined::kSame;
   for (auto& [id, job] : jobs_) {
-    const bool here = std::any_of(job.tasks.begin(), job.tasks.end(),
-                                  [&](const PlacedTask& t) { return t.slot.node == node; });
+    const bool here = job.index.uses(node);
     if (here && job.lost_nodes.count(node) == 0)
       out_.push_back(
           ToJob{id, NodeBack{node, message.address, std::move(reported[id]), new_process}});
@@ -237,8 +237,7 @@ Epoch CoordinatorCore::lowest_live_epoch(const NodeId& node) const {
   Epoch lowest{term_, epoch_counter_ + 1};
   for (const auto& [id, job] : jobs_) {
     if (job.epoch == Epoch{} || job.epoch >= lowest || job.lost_nodes.count(node) != 0) continue;
-    const bool here = std::any_of(job.tasks.begin(), job.tasks.end(),
-                                  [&](const PlacedTask& t) { return t.slot.node == node; });
+    const bool here = job.index.uses(node);
     if (here) lowest = job.epoch;
   }
   return lowest;
@@ -249,8 +248,8 @@ bool CoordinatorCore::task_is_live(const TaskId& task, Epoch epoch, const NodeId
   if (it == jobs_.end()) return false;
   const LiveJob& job = it->second;
   if (job.epoch != epoch || job.lost_nodes.count(node) != 0) return false;
-  return std::any_of(job.tasks.begin(), job.tasks.end(),
-                     [&](const PlacedTask& t) { return t.task == task && t.slot.node == node; });
+  const auto at = job.index.find(task.role, task.rank);
+  return at && job.tasks[*at].task == task && job.tasks[*at].slot.node == node;
 }
 
 void CoordinatorCore::route(const NodeId& from, const TaskId& task, Epoch epoch,
@@ -328,8 +327,7 @@ void CoordinatorCore::node_changed(const NodeChange& change, Now now) {
 void CoordinatorCore::node_lost(const NodeId& node, const std::string& reason, Now now) {
   placer_.remove_node(node);
   for (auto& [id, job] : jobs_) {
-    const bool here = std::any_of(job.tasks.begin(), job.tasks.end(),
-                                  [&](const PlacedTask& t) { return t.slot.node == node; });
+    const bool here = job.index.uses(node);
     if (!here || !job.lost_nodes.insert(node).second) continue;
     out_.push_back(ToJob{id, NodeGone{node, "is lost: " + reason}});
   }
@@ -364,6 +362,7 @@ void CoordinatorCore::on_needs_placement(const JobNeedsPlacement& message, Now n
   job.generation = message.generation;
   job.epoch = {};
   job.tasks.clear();
+  job.index = {};
   job.lost_nodes.clear();
   job.queued = now.at;
   if (!job.kill_requested && !job.held) queue_gang(message.job, job);
@@ -447,6 +446,7 @@ void CoordinatorCore::place_ready(Now now) {
     }
     job.epoch = placed.epoch;
     job.tasks = placed.tasks;
+    job.index = TaskIndex(*job.spec, job.tasks);
     job.lost_nodes.clear();
     job.view.state = JobState::kAdmitted;  // until the job itself reports
     job.view.epoch = placed.epoch;

@@ -124,6 +124,7 @@ class CoordinatorCore {
     Generation generation{1};
     Epoch epoch;  ///< {0,0} = not placed
     std::vector<PlacedTask> tasks;
+    TaskIndex index;              ///< of `tasks`
     std::set<NodeId> lost_nodes;  ///< of the epoch: their tasks are over
     bool durable = false;         ///< JobSubmitted is on disk
     bool kill_requested = false;

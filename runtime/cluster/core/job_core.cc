@@ -41,7 +41,7 @@ JobEffects JobCore::start(Now now) {
     begin_generation(now);
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       tasks_[i].unverified = record_.ends.count(i) == 0;
-      if (!tasks_[i].unverified) tasks_[i].state = TaskState::kEnded;
+      if (!tasks_[i].unverified) set_task_state(i, TaskState::kEnded);
       tasks_[i].end_durable = !tasks_[i].unverified;
     }
     for (std::size_t i = 0; i < tasks_.size(); ++i)  // shards may not have heard who is gone
@@ -132,6 +132,7 @@ void JobCore::on(const NodeBack& input, Now now) {
       tasks_[i].unverified = true;  // ask: the answer of the agent is proof, a list may be old
       tasks_[i].resend_at = now.at;
       tasks_[i].resend_after = Duration::zero();
+      due_at_ = now.at;
       if (is_shard_host(i))
         for (const auto& [ended, end] : record_.ends)
           if (is_worker(ended) && tasks_[ended].end_durable) tasks_[i].gone_unacked.insert(ended);
@@ -197,7 +198,10 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   }
   task.unverified = false;
   if (update.pid != 0) task.pid = update.pid;
-  if (!update.ready.tcp.empty() || !update.ready.ipc.empty()) task.ready = update.ready;
+  if ((!update.ready.tcp.empty() || !update.ready.ipc.empty()) && !(task.ready == update.ready)) {
+    task.ready = update.ready;
+    ps_view_.reset();
+  }
   if (!update.warning.empty() && record_.warned.count({*index, update.warning}) == 0)
     record_event(TaskWarned{update.task, update.epoch, update.warning, now.wall});
   if (update.state == TaskState::kEnded) {
@@ -208,7 +212,7 @@ void JobCore::on_task(const NodeId& from, const TaskUpdate& update, Now now) {
   if (task.state < TaskState::kRunning && update.state >= TaskState::kRunning &&
       task.started == WallTime{})
     task.started = now.wall;
-  task.state = update.state;
+  set_task_state(*index, update.state);
   report_due_ = true;
 }
 
@@ -241,6 +245,9 @@ void JobCore::on_task(const NodeId& from, const OutputsCommitted& committed, Now
 
 void JobCore::begin_generation(Now now) {
   tasks_.assign(record_.tasks.size(), {});
+  count_tasks();
+  ps_view_.reset();
+  due_at_ = now.at;
   barriers_.clear();
   answered_.clear();
   commits_.clear();
@@ -302,13 +309,10 @@ void JobCore::evaluate(Now now) {
 }
 
 void JobCore::start_what_may(Now now) {
-  const auto all_in = [&](TaskState least) {
-    return std::all_of(tasks_.begin(), tasks_.end(),
-                       [&](const Task& t) { return t.state >= least; });
-  };
   if (!record_.running_seen && !gang_of_one() && state_ < JobState::kStarting) {
     if (!all_in(TaskState::kPrepared)) {
-      for (std::size_t i = 0; i < tasks_.size(); ++i) set_want(i, Want::kPrepared, now);
+      if (state_ != JobState::kStaging)
+        for (std::size_t i = 0; i < tasks_.size(); ++i) set_want(i, Want::kPrepared, now);
       set_state(JobState::kStaging);
       return;
     }
@@ -320,12 +324,11 @@ void JobCore::start_what_may(Now now) {
     prepare_deadline_.reset();
     ready_deadline_ = now.at + settings_.ready_timeout;
   }
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    const RoleSpec& role = record_.role_of(i);
-    const bool may = record_.running_seen ||
-                     std::all_of(role.after.begin(), role.after.end(),
-                                 [&](const std::string& name) { return role_ready(name); });
-    if (may) set_want(i, Want::kStarted, now);
+  for (std::size_t r = 0; r < roles_.size(); ++r) {
+    if (roles_[r].started || !(record_.running_seen || may_start(record_.spec->roles[r]))) continue;
+    roles_[r].started = true;
+    const TaskIndex::Range range = record_.index.range_of(r);
+    for (std::size_t i = range.first; i < range.end; ++i) set_want(i, Want::kStarted, now);
   }
   if (all_in(TaskState::kRunning) && !record_.running_seen) {
     prepare_deadline_.reset();
@@ -349,9 +352,10 @@ void JobCore::give_up_start(std::string reason, Now now) {
 
 void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   Task& task = tasks_[index];
+  if (task.failed) --failed_;
   task.failed.reset();
   DLRUN_ASSERT(task.state != TaskState::kEnded);
-  task.state = TaskState::kEnded;
+  set_task_state(index, TaskState::kEnded);
   task.unverified = false;
   const TaskId& id = record_.tasks[index].task;
   const JobEffect ack = SendToAgent{node_of(index), TaskEndAck{id, epoch()}};
@@ -369,11 +373,19 @@ void JobCore::tell_gone(std::size_t worker, Now now) {
   if (tasks_[worker].end_durable) return;
   tasks_[worker].end_durable = true;
   if (!is_worker(worker)) return;
-  for (std::size_t i = 0; i < tasks_.size(); ++i)
-    if (is_shard_host(i) && tasks_[i].state != TaskState::kEnded) {
-      tasks_[i].gone_unacked.insert(worker);
-      tasks_[i].gone_resend_at = now.at;
+  for (std::size_t r = 0; r < roles_.size(); ++r) {
+    if (record_.spec->roles[r].program != RoleProgram::kShardHost) continue;
+    const TaskIndex::Range range = record_.index.range_of(r);
+    for (std::size_t i = range.first; i < range.end; ++i) {
+      Task& shard = tasks_[i];
+      if (shard.state == TaskState::kEnded) continue;
+      // This one only: those before it have been told, and are repeated in their time.
+      if (shard.gone_unacked.empty()) shard.gone_resend_at = now.at + settings_.resend_max;
+      if (shard.gone_unacked.insert(worker).second)
+        send(i, WorkerGone{record_.tasks[i].task, record_.tasks[worker].task, epoch()});
+      due_at_ = std::min(due_at_, shard.gone_resend_at);
     }
+  }
 }
 
 void JobCore::finish_generation(Now now) {
@@ -437,6 +449,7 @@ void JobCore::next_generation(Cause cause, Now now) {
   record_event(GenerationEnded{record_.id, record_.generation, cause, record_.reason, now.wall},
                {JobToCoordinator{JobNeedsPlacement{record_.id, next}}});
   tasks_.clear();
+  count_tasks();
   ledger_.reset();
   prepare_deadline_.reset();
   ready_deadline_.reset();
@@ -480,6 +493,7 @@ void JobCore::set_want(std::size_t index, Want want, Now now) {
   task.want = want;
   task.resend_at = now.at;
   task.resend_after = Duration::zero();
+  due_at_ = now.at;
 }
 
 void JobCore::stop_all(Cause cause, Duration grace, Now now) {
@@ -509,10 +523,38 @@ bool JobCore::satisfied(const Task& task) const {
   return true;
 }
 
-bool JobCore::role_ready(const std::string& role) const {
-  for (std::size_t i = 0; i < tasks_.size(); ++i)
-    if (record_.tasks[i].task.role == role && tasks_[i].state < ready_state(i)) return false;
-  return true;
+bool JobCore::may_start(const RoleSpec& role) const {
+  return std::all_of(role.after.begin(), role.after.end(), [&](const std::string& name) {
+    const auto first = record_.index.find(name, 0);
+    return !first || roles_[record_.index.role_at(*first)].unready == 0;
+  });
+}
+
+bool JobCore::all_in(TaskState least) const {
+  return std::all_of(in_state_.begin(), in_state_.begin() + static_cast<std::ptrdiff_t>(least),
+                     [](std::uint32_t tasks) { return tasks == 0; });
+}
+
+void JobCore::set_task_state(std::size_t index, TaskState state) {
+  TaskState& now = tasks_[index].state;
+  Role& role = roles_[record_.index.role_at(index)];
+  const TaskState ready = ready_state(index);
+  if (now < ready && state >= ready) --role.unready;
+  if (now != TaskState::kEnded && state == TaskState::kEnded) --role.live;
+  --in_state_[static_cast<std::size_t>(now)];
+  ++in_state_[static_cast<std::size_t>(state)];
+  now = state;
+}
+
+void JobCore::count_tasks() {
+  roles_.assign(tasks_.empty() ? 0 : record_.spec->roles.size(), {});
+  in_state_ = {};
+  in_state_[static_cast<std::size_t>(TaskState::kWaiting)] =
+      static_cast<std::uint32_t>(tasks_.size());
+  failed_ = 0;
+  for (std::size_t r = 0; r < roles_.size(); ++r)
+    roles_[r].live = roles_[r].unready =
+        static_cast<std::uint32_t>(record_.index.range_of(r).size());
 }
 
 TaskState JobCore::ready_state(std::size_t index) const {
@@ -536,9 +578,24 @@ void JobCore::record_event(Event event, std::vector<JobEffect> then) {
 
 void JobCore::send_due(Now now) {
   if (over_ || ending_) return;
+  if (now.at >= due_at_) send_tasks_due(now);
+  if (!gate_.idle()) return;  // the grant is not on disk yet
+  for (auto& [index, commit] : commits_) {
+    if (now.at < commit.resend_at) continue;
+    send(index, CommitOutputs{record_.tasks[index].task, epoch(), outputs_of(record_, index)});
+    commit.resend_after = commit.resend_after == Duration::zero()
+                              ? settings_.resend_first
+                              : std::min(commit.resend_after * 2, settings_.resend_max);
+    commit.resend_at = now.at + commit.resend_after;
+  }
+}
+
+void JobCore::send_tasks_due(Now now) {
+  due_at_ = TimePoint::max();
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     Task& task = tasks_[i];
-    if (!satisfied(task) && now.at >= task.resend_at) {
+    const bool open = !satisfied(task);
+    if (open && now.at >= task.resend_at) {
       send_command(i, now);
       task.resend_after = task.resend_after == Duration::zero()
                               ? settings_.resend_first
@@ -551,15 +608,9 @@ void JobCore::send_due(Now now) {
         send(i, WorkerGone{record_.tasks[i].task, record_.tasks[worker].task, epoch()});
       task.gone_resend_at = now.at + settings_.resend_max;
     }
-  }
-  if (!gate_.idle()) return;  // the grant is not on disk yet
-  for (auto& [index, commit] : commits_) {
-    if (now.at < commit.resend_at) continue;
-    send(index, CommitOutputs{record_.tasks[index].task, epoch(), outputs_of(record_, index)});
-    commit.resend_after = commit.resend_after == Duration::zero()
-                              ? settings_.resend_first
-                              : std::min(commit.resend_after * 2, settings_.resend_max);
-    commit.resend_at = now.at + commit.resend_after;
+    if (open) due_at_ = std::min(due_at_, task.resend_at);
+    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded)
+      due_at_ = std::min(due_at_, task.gone_resend_at);
   }
 }
 
@@ -590,12 +641,10 @@ bool JobCore::is_late_lease(const JobEffect& effect) const {
 std::optional<TimePoint> JobCore::next_wake() const {
   std::optional<TimePoint> wake = gate_.next_wake();
   if (over_ || ending_) return wake;
-  for (const Task& task : tasks_) {
-    if (!satisfied(task)) earlier(wake, task.resend_at);
-    if (!task.gone_unacked.empty() && task.state != TaskState::kEnded)
-      earlier(wake, task.gone_resend_at);
-    if (task.failed) earlier(wake, task.blame_at);
-  }
+  if (!tasks_.empty() && due_at_ != TimePoint::max()) earlier(wake, due_at_);
+  if (failed_ > 0)
+    for (const Task& task : tasks_)
+      if (task.failed) earlier(wake, task.blame_at);
   if (record_.verdict == Verdict::kNone)
     for (const auto& deadline : {time_limit_at_, prepare_deadline_, ready_deadline_})
       if (deadline) earlier(wake, *deadline);

@@ -48,6 +48,7 @@
 /// throws.
 /// Bounds: kBarriersMax barrier names, one lease answer per consumer and input, repeats by backoff:
 /// see JobSettings.
+/// Cost: O(roles) per event, O(tasks) when commands are due, when a barrier is met, and per report.
 /// Threads: single owner (a job actor).
 
 #include <array>
@@ -191,6 +192,12 @@ class JobCore {
         failed;  ///< ended; not recorded before `blame_at`, or an end that explains it
     TimePoint blame_at;
   };
+  /// What start_what_may() asks of a role, kept up by set_task_state(): no event walks all tasks.
+  struct Role {
+    std::uint32_t live = 0;     ///< not ended
+    std::uint32_t unready = 0;  ///< below ready_state()
+    bool started = false;       ///< its tasks are wanted to run
+  };
   struct Commit {
     TimePoint resend_at;
     Duration resend_after{0};
@@ -234,9 +241,13 @@ class JobCore {
   void give_up_start(std::string reason, Now now);
   void end_job(JobState state, TaskEnd end, Now now);
   void send_due(Now now);
+  void send_tasks_due(Now now);  ///< and finds the next `due_at_`. O(tasks)
   void send_command(std::size_t index, Now now);
   bool satisfied(const Task& task) const;
-  bool role_ready(const std::string& role) const;
+  void set_task_state(std::size_t index, TaskState state);
+  void count_tasks();  ///< anew, from `tasks_`
+  bool all_in(TaskState least) const;
+  bool may_start(const RoleSpec& role) const;
   void check_barrier(const BarrierSet::Key& key);
   void check_barriers(const std::string& role);
   void make_ledger();
@@ -257,7 +268,7 @@ class JobCore {
   const NodeId& node_of(std::size_t index) const { return record_.tasks[index].slot.node; }
   PrepareTask prepare_of(std::size_t index) const;
   StartTask start_of(std::size_t index) const;
-  ps::PsView ps_view() const;
+  const ps::PsView& ps_view() const;
   bool gang_of_one() const { return record_.tasks.size() == 1; }
   bool is_shard_host(std::size_t index) const;
   /// What the task's state must be before it counts as ready.
@@ -282,6 +293,11 @@ class JobCore {
   LedgerFactory make_ledger_;
   std::unique_ptr<io::Ledger> ledger_;
   std::vector<Task> tasks_;
+  std::vector<Role> roles_;                    ///< by index in the spec, once placed
+  std::array<std::uint32_t, 7> in_state_{};    ///< tasks by TaskState
+  std::size_t failed_ = 0;                     ///< tasks with Task::failed
+  TimePoint due_at_{};                         ///< nothing is to be sent to a task before
+  mutable std::optional<ps::PsView> ps_view_;  ///< until a task tells other sockets
   BarrierSet barriers_;
   std::map<std::size_t, Commit> commits_;  ///< by index of the task; those not yet answered
   std::set<std::string> inputs_set_;

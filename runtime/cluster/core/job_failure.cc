@@ -1,7 +1,6 @@
 // JobCore: which of several ends is named as the first that failed.
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/cluster/core/job_core.h"
 
@@ -9,11 +8,13 @@ namespace dlrun::cluster {
 
 bool JobCore::leans_on_another(std::size_t index) const {
   const RoleSpec& role = record_.role_of(index);
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    if (i == index || tasks_[i].state == TaskState::kEnded) continue;
-    const std::string& other = record_.tasks[i].task.role;
-    if (is_shard_host(i) ||
-        std::find(role.after.begin(), role.after.end(), other) != role.after.end())
+  const std::size_t own = record_.index.role_at(index);
+  const bool counted = tasks_[index].state != TaskState::kEnded;  // in its role's `live`
+  for (std::size_t r = 0; r < roles_.size(); ++r) {
+    if (roles_[r].live == (r == own && counted ? 1U : 0U)) continue;
+    const RoleSpec& other = record_.spec->roles[r];
+    if (other.program == RoleProgram::kShardHost ||
+        std::find(role.after.begin(), role.after.end(), other.name) != role.after.end())
       return true;
   }
   return false;
@@ -27,14 +28,15 @@ void JobCore::take_end(std::size_t index, const TaskEnd& end, Now now) {
       !leans_on_another(index))
     return end_task(index, end, now);
   task.failed = end;
+  ++failed_;
   task.blame_at = now.at + settings_.blame_window;
 }
 
 void JobCore::end_failed(Now now) {
-  for (std::size_t i = 0; i < tasks_.size(); ++i)
+  for (std::size_t i = 0; failed_ > 0 && i < tasks_.size(); ++i)
     if (tasks_[i].failed &&
         (record_.verdict != Verdict::kNone || now.at >= tasks_[i].blame_at || !leans_on_another(i)))
-      end_task(i, *std::exchange(tasks_[i].failed, std::nullopt), now);
+      end_task(i, TaskEnd(*tasks_[i].failed), now);
 }
 
 }  // namespace dlrun::cluster

@@ -175,10 +175,14 @@ void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
 
 void JobCore::check_barrier(const BarrierSet::Key& key) {
   if (record_.verdict != Verdict::kNone) return;  // who failed never arrives
+  const auto first = record_.index.find(key.first, 0);
+  if (!first) return;
+  const std::size_t role = record_.index.role_at(*first);
+  if (barriers_.arrived(key) < roles_[role].live) return;  // somebody is missing for certain
   std::vector<std::size_t> expected;
-  for (std::size_t i = 0; i < tasks_.size(); ++i)
-    if (record_.tasks[i].task.role == key.first && tasks_[i].state != TaskState::kEnded)
-      expected.push_back(i);
+  const TaskIndex::Range range = record_.index.range_of(role);
+  for (std::size_t i = range.first; i < range.end; ++i)
+    if (tasks_[i].state != TaskState::kEnded) expected.push_back(i);
   const auto arrived = barriers_.close_if_met(key, expected);
   if (!arrived) return;
   const std::uint64_t round = open_round(record_, key);

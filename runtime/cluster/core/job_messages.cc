@@ -12,9 +12,7 @@ bool JobCore::is_shard_host(std::size_t index) const {
   return record_.role_of(index).program == RoleProgram::kShardHost;
 }
 
-bool JobCore::is_worker(std::size_t index) const {
-  return counts_for_success(*record_.spec, record_.role_of(index));
-}
+bool JobCore::is_worker(std::size_t index) const { return record_.index.counts(index); }
 
 PrepareTask JobCore::prepare_of(std::size_t index) const {
   const PlacedTask& placed = record_.tasks[index];
@@ -34,8 +32,8 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
   message.resources = role.resources;
   message.slot = placed.slot;
   message.token = tokens_.issue(task_purpose(placed.task), epoch());
-  for (const PlacedTask& other : record_.tasks)
-    if (other.task.role == role.name) message.world = std::max(message.world, other.task.rank + 1);
+  message.world =
+      static_cast<std::uint32_t>(record_.index.range_of(record_.index.role_at(index)).size());
   message.inputs = spec.inputs;
   message.time_limit = spec.time_limit;
   if (role.time_limit > Duration::zero())
@@ -65,8 +63,9 @@ StartTask JobCore::start_of(std::size_t index) const {
 
 /// The view of the parameters: shards by rank over the shard-host roles in order. The token goes to
 /// the shards too, which get it before they are ready: then `shards` holds those that are.
-ps::PsView JobCore::ps_view() const {
-  ps::PsView view;
+const ps::PsView& JobCore::ps_view() const {
+  if (ps_view_) return *ps_view_;
+  ps::PsView& view = ps_view_.emplace();
   std::uint32_t shards = 0;
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     if (!is_shard_host(i)) {
@@ -80,13 +79,13 @@ ps::PsView JobCore::ps_view() const {
     endpoint.node = node_of(i);
     view.shards.push_back(std::move(endpoint));
   }
-  if (shards == 0) return {};
+  if (shards == 0) return *ps_view_ = {};
   view.map.epoch = epoch();
   view.map.owner.resize(ps::kSlots);
   for (std::uint32_t slot = 0; slot < ps::kSlots; ++slot)
     view.map.owner[slot] = ShardId{slot * shards / ps::kSlots};  // as SlotMap::even
   view.token = tokens_.issue("ps/" + to_string(record_.id), epoch());
-  return view;
+  return *ps_view_;
 }
 
 void JobCore::send_command(std::size_t index, Now) {

@@ -44,9 +44,9 @@ void apply_end(JobRecord& r, const TaskEnded& e) {
   const auto index = r.index_of(e.task);
   if (!index || r.ends.count(*index) != 0) return;
   r.ends[*index] = {e.end, e.at};
+  if (r.index.counts(*index)) ++r.counted_ended;
   if (r.verdict != Verdict::kNone) return;
-  const RoleSpec& role = r.role_of(*index);
-  const bool counts = counts_for_success(*r.spec, role);
+  const bool counts = r.index.counts(*index);
   if (!counts || !e.end.ok()) {  // a service or a shard that ends before its peers is a failure,
                                  // whatever its code
     r.verdict = Verdict::kFailed;
@@ -57,9 +57,7 @@ void apply_end(JobRecord& r, const TaskEnded& e) {
     if (!e.end.detail.empty()) r.reason += " (" + e.end.detail + ")";
     return;
   }
-  for (std::size_t i = 0; i < r.tasks.size(); ++i)
-    if (counts_for_success(*r.spec, r.role_of(i)) && r.ends.count(i) == 0) return;
-  r.verdict = Verdict::kDone;
+  if (r.counted_ended == r.index.counted()) r.verdict = Verdict::kDone;
 }
 
 }  // namespace
@@ -69,21 +67,11 @@ JobRecord::JobRecord(const JobSubmitted& event, std::shared_ptr<const JobSpec> s
 
 std::optional<std::size_t> JobRecord::index_of(const TaskId& task) const {
   if (task.job != id || task.generation != generation) return std::nullopt;
-  // tasks are ordered by role as in the spec, then rank: find the role's first, then step
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i].task.role != task.role) continue;
-    const std::size_t at = i + task.rank;
-    if (task.rank < tasks.size() && at < tasks.size() && tasks[at].task == task) return at;
-    return std::nullopt;
-  }
-  return std::nullopt;
+  return index.find(task.role, task.rank);
 }
 
-const RoleSpec& JobRecord::role_of(std::size_t index) const {
-  for (const RoleSpec& role : spec->roles)
-    if (role.name == tasks[index].task.role) return role;
-  DLRUN_ASSERT(false && "a placed task has a role of the spec");
-  std::abort();
+const RoleSpec& JobRecord::role_of(std::size_t task) const {
+  return spec->roles[index.role_at(task)];
 }
 
 void JobRecord::apply(const Event& event) {
@@ -91,6 +79,7 @@ void JobRecord::apply(const Event& event) {
     if (e->job != id || e->generation != generation || !tasks.empty()) return;
     epoch = e->epoch;
     tasks = e->tasks;
+    index = TaskIndex(*spec, tasks);
     requeued = false;
     placed_at = e->at;
   } else if (const auto* e = std::get_if<TaskEnded>(&event)) {
@@ -122,7 +111,9 @@ void JobRecord::apply(const Event& event) {
     if (requeued) ++preempted;
     epoch = {};
     tasks.clear();
+    index = {};
     ends.clear();
+    counted_ended = 0;
     warned.clear();
     running_seen = false;
     verdict = kill_requested ? Verdict::kKilled : Verdict::kNone;
@@ -154,14 +145,6 @@ void JobRecord::apply(const Event& event) {
   } else if (const auto* e = std::get_if<SplitFinished>(&event)) {
     if (e->consumer.job == id && e->consumer.generation == generation) ledger_ops.emplace_back(*e);
   }
-}
-
-bool counts_for_success(const JobSpec& spec, const RoleSpec& role) {
-  if (role.program == RoleProgram::kShardHost) return false;
-  if (role.kind == RoleKind::kBatch) return true;
-  for (const RoleSpec& other : spec.roles)
-    if (other.program == RoleProgram::kProcess && other.kind == RoleKind::kBatch) return false;
-  return true;
 }
 
 sched::GangRequest gang_of(const JobSpec& spec, JobId job, Generation generation,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/cluster/core/event.h"
+#include "runtime/cluster/core/task_index.h"
 
 namespace dlrun::cluster {
 
@@ -47,7 +48,9 @@ struct JobRecord {
   Generation generation{1};
   Epoch epoch;                            ///< of the generation; {0,0} = not placed
   std::vector<PlacedTask> tasks;          ///< empty = not placed
+  TaskIndex index;                        ///< of `tasks`
   std::map<std::size_t, EndedTask> ends;  ///< by index in `tasks`
+  std::size_t counted_ended = 0;          ///< of `ends`: those that count for success
   std::set<std::pair<std::size_t, std::string>> warned;
   bool running_seen = false;  ///< kRunning was recorded for this generation
   Verdict verdict = Verdict::kNone;
@@ -66,17 +69,13 @@ struct JobRecord {
 
   /// Events of another job, generation or epoch change nothing.
   void apply(const Event& event);
-  std::optional<std::size_t> index_of(const TaskId& task) const;
-  const RoleSpec& role_of(std::size_t index) const;  ///< of tasks[index]
+  std::optional<std::size_t> index_of(const TaskId& task) const;  ///< O(roles)
+  const RoleSpec& role_of(std::size_t task) const;                ///< of tasks[task]
   bool all_ended() const { return !tasks.empty() && ends.size() == tasks.size(); }
 
   JobRecord() = default;
   JobRecord(const JobSubmitted& event, std::shared_ptr<const JobSpec> spec_in);
 };
-
-/// A program of a role without services and shard hosts to outlive: its end counts for the job.
-/// When a job has services only, they count.
-bool counts_for_success(const JobSpec& spec, const RoleSpec& role);
 
 /// The gang of `generation`: per role `count` tasks, count_min <= count <= count_max, the same
 /// share of the range for each role: share 0 = all count_min, 1 = all count_max. A process role of

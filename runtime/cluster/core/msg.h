@@ -80,9 +80,10 @@ struct RoleSpec {
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
-/// A folder that appears whole, and only when the job has succeeded. Rank 0 of `role` writes into
-/// the folder that DLRUN_OUTPUT_<NAME> names, beside `path` on its node; the job actor grants the
-/// rename at the end (COMMITTING).
+/// A folder that appears whole, and only when every task that counts has ended well. Rank 0 of
+/// `role` writes into the folder that DLRUN_OUTPUT_<NAME> names, beside `path` on its node; the job
+/// actor grants the rename at the end (COMMITTING). The outputs of one role appear together or not
+/// at all; when those of another role cannot, the job is FAILED and these stay.
 struct OutputSpec {
   std::string name;
   std::string path;  ///< absolute
@@ -382,7 +383,8 @@ struct WorkerGoneAck {
   friend bool operator==(const WorkerGoneAck&, const WorkerGoneAck&) = default;
 };
 
-/// `error` zero: all outputs of the task are in their places.
+/// `error` zero: all outputs of the task are in their places. Else none is, but those that the
+/// error says could not be taken back.
 struct OutputsCommitted {
   TaskId task;
   Epoch epoch;

@@ -17,30 +17,23 @@ std::string join_ports(const std::vector<std::uint16_t>& ports) {
 EnvList rendezvous_of(const JobRecord& record, std::size_t index) {
   DLRUN_ASSERT(index < record.tasks.size());
   const PlacedTask& self = record.tasks[index];
-  std::uint32_t world = 0;
-  std::uint32_t local_rank = 0;
-  const PlacedTask* first = &self;
-  for (const PlacedTask& other : record.tasks) {
-    if (other.task.role != self.task.role) continue;
-    ++world;
-    if (other.task.rank == 0) first = &other;
-    if (other.slot.node == self.slot.node && other.task.rank < self.task.rank) ++local_rank;
-  }
+  const TaskIndex::Range role = record.index.range_of(record.index.role_at(index));
+  const PlacedTask& first = record.tasks[role.first];
   const std::string rank = std::to_string(self.task.rank);
   EnvList env = {
       {"DLRUN_JOB", to_string(record.id)},
       {"DLRUN_ROLE", self.task.role},
       {"DLRUN_RANK", rank},
-      {"DLRUN_WORLD", std::to_string(world)},
+      {"DLRUN_WORLD", std::to_string(role.size())},
       {"DLRUN_GENERATION", std::to_string(record.generation.value)},
       {"INDEX", rank},
       {"RANK", rank},
-      {"WORLD_SIZE", std::to_string(world)},
-      {"LOCAL_RANK", std::to_string(local_rank)},
-      {"MASTER_ADDR", first->address},
+      {"WORLD_SIZE", std::to_string(role.size())},
+      {"LOCAL_RANK", std::to_string(record.index.local_rank(index))},
+      {"MASTER_ADDR", first.address},
   };
-  if (!first->slot.ports.empty())
-    env.emplace_back("MASTER_PORT", std::to_string(first->slot.ports[0]));
+  if (!first.slot.ports.empty())
+    env.emplace_back("MASTER_PORT", std::to_string(first.slot.ports[0]));
   if (!self.slot.ports.empty()) env.emplace_back("DLRUN_PORTS", join_ports(self.slot.ports));
   for (const OutputSpec& output : outputs_of(record, index))
     env.emplace_back(output_variable(output), staging_path(output, self.task));

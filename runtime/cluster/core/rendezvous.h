@@ -19,7 +19,7 @@
 
 namespace dlrun::cluster {
 
-/// Of record.tasks[index], which must be placed. O(tasks).
+/// Of record.tasks[index], which must be placed. O(outputs).
 EnvList rendezvous_of(const JobRecord& record, std::size_t index);
 
 }  // namespace dlrun::cluster

@@ -1,0 +1,58 @@
+#pragma once
+/// runtime/cluster/core/task_index.h: finds a task of one generation by its role and rank, its role
+/// by its place, its neighbours by its node. Made once, when the gang is placed, so that no message
+/// of a task costs a walk over all of them.
+/// Order: by role as in the spec, then rank (gang_of makes it so).
+/// Threads: a value.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/cluster/core/event.h"
+
+namespace dlrun::cluster {
+
+/// A program of a role without services and shard hosts to outlive: its end counts for the job.
+/// When a job has services only, they count.
+bool counts_for_success(const JobSpec& spec, const RoleSpec& role);
+
+class TaskIndex {
+ public:
+  struct Range {
+    std::size_t first = 0;
+    std::size_t end = 0;
+    std::size_t size() const { return end - first; }
+  };
+
+  TaskIndex() = default;
+  /// O(tasks). A task whose role the spec does not have breaks an invariant.
+  TaskIndex(const JobSpec& spec, const std::vector<PlacedTask>& tasks);
+
+  /// Its place, when tasks[place] is this role's and rank's. O(roles).
+  std::optional<std::size_t> find(const std::string& role, std::uint32_t rank) const;
+  /// Index in JobSpec::roles.
+  std::size_t role_at(std::size_t task) const { return role_[task]; }
+  Range range_of(std::size_t role) const { return roles_[role].range; }
+  /// The role's counts_for_success.
+  bool counts(std::size_t task) const { return roles_[role_[task]].counts; }
+  std::size_t counted() const { return counted_; }  ///< tasks that count for success
+  /// How many of its role stand before it on its node.
+  std::uint32_t local_rank(std::size_t task) const { return local_rank_[task]; }
+  bool uses(const NodeId& node) const { return nodes_.count(node) != 0; }
+
+ private:
+  struct Role {
+    std::string name;
+    Range range;
+    bool counts = false;
+  };
+  std::vector<Role> roles_;  ///< as in the spec
+  std::vector<std::uint32_t> role_, local_rank_;
+  std::unordered_set<NodeId> nodes_;
+  std::size_t counted_ = 0;
+};
+
+}  // namespace dlrun::cluster
