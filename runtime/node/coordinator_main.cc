@@ -233,15 +233,9 @@ class Coordinator {
 
   Status start_rest() {
     web::ServerOptions options;
-    const auto colon = flags_.rest.rfind(':');
-    if (colon == std::string::npos)
-      return fail(Errc::kInvalidArgument, "--rest wants ADDRESS:PORT, not \"" + flags_.rest + "\"");
-    options.listen_address = flags_.rest.substr(0, colon);
-    if (options.listen_address.size() > 2 && options.listen_address.front() == '[')
-      options.listen_address = options.listen_address.substr(1, options.listen_address.size() - 2);
-    options.port =
-        static_cast<std::uint16_t>(std::strtoul(flags_.rest.c_str() + colon + 1, nullptr, 10));
-    if (options.port == 0) options.port = ports_.rest;
+    DLRUN_ASSIGN(const Endpoint rest, parse_endpoint(flags_.rest));
+    options.listen_address = rest.address;
+    options.port = rest.port != 0 ? rest.port : ports_.rest;
     options.bearer_token = rest_token_;
     options.allowed_hosts = flags_.rest_hosts;
     const bool loopback =

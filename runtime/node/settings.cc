@@ -1,5 +1,7 @@
 #include "runtime/node/settings.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -60,6 +62,15 @@ Status put_label(std::map<std::string, std::string>& labels, std::string_view pa
   return {};
 }
 
+bool is_literal(const std::string& address) {
+  in6_addr out;
+  // An IPv6 address may have a scope: fe80::1%eth0.
+  const std::string bare =
+      address.find(':') == std::string::npos ? address : address.substr(0, address.find('%'));
+  return ::inet_pton(AF_INET, address.c_str(), &out) == 1 ||
+         ::inet_pton(AF_INET6, bare.c_str(), &out) == 1;
+}
+
 std::string meta(const Setting& s) {
   if (!s.takes_value) return "";
   std::string out = s.unit.empty() ? s.type : s.unit;
@@ -109,6 +120,42 @@ Setting whole_setting(std::string name, std::int64_t* field, std::int64_t low, s
 
 Setting port_setting(std::string name, std::uint16_t* field, std::string text) {
   return bounded<std::uint16_t>(std::move(name), field, 0, 65535, "port", "", std::move(text));
+}
+
+Setting address_setting(std::string name, std::string* field, std::string text) {
+  Setting s = text_setting(std::move(name), field, std::move(text));
+  s.type = "address";
+  s.set = [field](std::string_view value) -> Status {
+    if (!is_literal(std::string(value)))
+      return wrong("must be a literal address like 10.0.0.1 or fd00::1, not " + shown(value));
+    *field = std::string(value);
+    return {};
+  };
+  return s;
+}
+
+Result<Endpoint> parse_endpoint(std::string_view text) {
+  Endpoint out;
+  const std::size_t colon = text.rfind(':');
+  if (colon != std::string_view::npos) {
+    out.address = std::string(text.substr(0, colon));
+    if (out.address.size() > 2 && out.address.front() == '[' && out.address.back() == ']')
+      out.address = out.address.substr(1, out.address.size() - 2);
+    if (is_literal(out.address) && parse_number(text.substr(colon + 1), out.port)) return out;
+  }
+  return wrong("must be ADDRESS:PORT like 10.0.0.1:7443 or [fd00::1]:7443, port 0 to 65535, not " +
+               shown(text));
+}
+
+Setting endpoint_setting(std::string name, std::string* field, std::string text) {
+  Setting s = text_setting(std::move(name), field, std::move(text));
+  s.type = "ADDRESS:PORT";
+  s.set = [field](std::string_view value) -> Status {
+    DLRUN_TRY(parse_endpoint(value));
+    *field = std::string(value);
+    return {};
+  };
+  return s;
 }
 
 Setting number_setting(std::string name, double* field, double low, double high, std::string unit,

@@ -40,6 +40,10 @@ Setting required_setting(std::string name, std::string* field, std::string text)
 Setting whole_setting(std::string name, std::int64_t* field, std::int64_t low, std::int64_t high,
                       std::string unit, std::string text);
 Setting port_setting(std::string name, std::uint16_t* field, std::string text);
+Setting address_setting(std::string name, std::string* field,
+                        std::string text);  ///< IPv4 or IPv6, no name
+Setting endpoint_setting(std::string name, std::string* field,
+                         std::string text);  ///< ADDRESS:PORT, [IPv6]:PORT
 Setting number_setting(std::string name, double* field, double low, double high, std::string unit,
                        std::string text);
 Setting bytes_setting(std::string name, std::int64_t* field,
@@ -51,6 +55,13 @@ Setting labels_setting(std::string name, std::map<std::string, std::string>* fie
                        std::string text);  ///< key=value, also with commas
 Setting choice_setting(std::string name, std::string* field, std::vector<std::string> choices,
                        std::string text);
+
+struct Endpoint {
+  std::string address;  ///< literal, IPv6 without brackets
+  std::uint16_t port = 0;
+};
+/// kInvalidArgument: a name, an address that is none, a port that is missing or beyond 65535.
+Result<Endpoint> parse_endpoint(std::string_view text);
 
 /// `--name value` and `--name=value`; a flag stands alone. An unknown name is an error that names
 /// the nearest.

@@ -72,6 +72,34 @@ TEST(Settings, AWrongOneIsNamedWithItsBounds) {
                 HasSubstr(said));
 }
 
+TEST(Settings, AnAddressIsLiteralAndAPortEndsAt65535) {
+  for (const char* bad : {"127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1", "127.0.0.1:", ":80",
+                          "localhost:80", "127.0.0.1:80x", "[::1:80", "foo"})
+    EXPECT_THAT(wrong({"--data=/d", std::string("--rest=") + bad}),
+                HasSubstr("--rest must be ADDRESS:PORT"))
+        << bad;
+  for (const char* bad : {"nohost", "", "1.2.3", "1.2.3.4:5", "[::1]"})
+    EXPECT_THAT(wrong({"--data=/d", std::string("--listen=") + bad}),
+                HasSubstr("--listen must be a literal address"))
+        << bad;
+  CoordinatorFlags flags;
+  for (const char* good : {"--listen=fd00::1", "--listen=0.0.0.0", "--listen=fe80::1%eth0",
+                           "--rest=[fd00::1]:7443", "--rest=0.0.0.0:65535"})
+    EXPECT_TRUE(parse_settings(coordinator_settings(flags), {"--data=/d", good})) << good;
+  const auto rest = parse_endpoint("[fd00::1]:7443");
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->address, "fd00::1");
+  EXPECT_EQ(rest->port, 7443);
+}
+
+TEST(Settings, ThoseThatContradictEachOtherAreBothNamed) {
+  EXPECT_TRUE(check_coordinator_flags({}));
+  EXPECT_EQ(check_coordinator_flags({.heartbeat_ms = 2000, .suspect_ms = 1000}).error().context,
+            "--suspect-ms (1000) must be above --heartbeat-ms (2000)");
+  EXPECT_EQ(check_coordinator_flags({.suspect_ms = 10'000, .lost_ms = 500}).error().context,
+            "--lost-ms (500) must be above --suspect-ms (10000)");
+}
+
 TEST(Settings, HelpTellsDefaultUnitAndBounds) {
   CoordinatorFlags flags;
   const std::string help =
