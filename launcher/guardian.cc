@@ -62,8 +62,8 @@ class Guardian {
     save(true, "");
     end_jobs();
     end_daemons();
-    // Of a standing cluster whose coordinator died the tasks run on: `up` takes them up again, `down`
-    // ends them.
+    // Of a standing cluster whose coordinator died the tasks run on: `up` takes them up again,
+    // `down` ends them.
     if (asked || !standing_) end_left();
     ::unlink((folder_ + "/guardian.json").c_str());
     // The thread that waited for the lock may still wait: it holds nothing that needs care.

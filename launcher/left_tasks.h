@@ -1,7 +1,8 @@
 #pragma once
 /// launcher/left_tasks.h: the end of what runs on under its shims after the agents of a local
-/// cluster are gone. A shim outlives its agent, so a cluster whose agent, coordinator or guardian was
-/// killed leaves its tasks behind; they are found by the task directories under FOLDER/node-N/tasks.
+/// cluster are gone. A shim outlives its agent, so a cluster whose agent, coordinator or guardian
+/// was killed leaves its tasks behind; they are found by the task directories under
+/// FOLDER/node-N/tasks.
 /// Precondition: no agent of FOLDER lives (it would fight for the shims).
 /// The shims record the end (user-kill); the next agent of the node reports it.
 /// Errors: kDeadlineExceeded names a directory whose processes do not end.

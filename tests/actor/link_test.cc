@@ -175,7 +175,8 @@ TEST(Link, ComesBackWhenTheCoordinatorDoes) {
   EXPECT_TRUE(coordinator->heard->wait("peer up node-1"));
 }
 
-/// A TCP connection to `port` that sends `bytes`, waits for the answer and is gone without a farewell.
+/// A TCP connection to `port` that sends `bytes`, waits for the answer and is gone without a
+/// farewell.
 void send_and_die(std::uint16_t port, const std::string& bytes) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
