@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 
 #include "launcher/command_table.h"
 #include "launcher/launcher_main.h"
@@ -67,7 +68,7 @@ bool is_launcher_command(const char* name) {
                      [&](const Command& c) { return std::string_view(c.name) == name; });
 }
 
-int run_cli(const std::vector<std::string>& args, const World& world) {
+static int run_line(const std::vector<std::string>& args, const World& world) {
   if (!args.empty() && args[0] == kGuardian)
     return guardian_main({args.begin() + 1, args.end()}, world);
   Line line;
@@ -144,6 +145,12 @@ int run_cli(const std::vector<std::string>& args, const World& world) {
     return usage(fmt::format("'{}' takes nothing after --", command->name));
   }
   return command->run(commands, line);
+}
+
+int run_cli(const std::vector<std::string>& args, const World& world) {
+  const int code = run_line(args, world);
+  if (world.out_error == 0 || world.out_error == EPIPE) return code;
+  return code == kOk || code == 141 ? static_cast<int>(kNotWritten) : code;
 }
 
 }  // namespace dlrun::launcher

@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "launcher/left_tasks.h"
 #include "launcher/local_cluster.h"
 
 namespace dlrun::launcher {
@@ -24,6 +25,7 @@ using nlohmann::json;
 constexpr Duration kCoordinatorLimit = std::chrono::seconds(20);
 constexpr Duration kDaemonGrace = std::chrono::seconds(6);
 constexpr Duration kJobsLimit = std::chrono::seconds(40);
+constexpr Duration kLeftGrace = std::chrono::seconds(2), kLeftLimit = std::chrono::seconds(40);
 
 class Guardian {
  public:
@@ -58,10 +60,13 @@ class Guardian {
     }
     ready_ = true;
     save(false, "");
-    wait();
+    const bool asked = wait();
     save(true, "");
     end_jobs();
     end_daemons();
+    // Of a standing cluster whose coordinator died the tasks run on: `up` takes them up again,
+    // `down` ends them.
+    if (asked || !standing_) end_left();
     ::unlink((folder_ + "/guardian.json").c_str());
     // The thread that waited for the lock may still wait: it holds nothing that needs care.
     ::_exit(0);
@@ -158,8 +163,8 @@ class Guardian {
     return ::pipe2(left_, O_CLOEXEC) == 0 ? Status{} : Status(fail_errno("make a pipe"));
   }
 
-  /// Until TERM, the coordinator's end, or (embedded) the last user's leave.
-  void wait() {
+  /// Until TERM or (embedded) the last user's leave: true; or the coordinator's end: false.
+  bool wait() {
     if (users_) {
       std::thread([lock = std::move(*users_), fd = left_[1]]() mutable {
         lock.lock(FileLock::Mode::kExclusive);
@@ -171,18 +176,18 @@ class Guardian {
       pollfd fds[2] = {{signals_, POLLIN, 0}, {left_[0], POLLIN, 0}};
       if (::poll(fds, 2, -1) < 0 && errno != EINTR) {
         std::perror("dlrun: poll; the local cluster ends");
-        return;
+        return true;
       }
-      if (fds[1].revents & POLLIN) return;
+      if (fds[1].revents & POLLIN) return true;
       signalfd_siginfo signal{};
       while (::read(signals_, &signal, sizeof signal) == sizeof signal) {
-        if (signal.ssi_signo != SIGCHLD) return;
+        if (signal.ssi_signo != SIGCHLD) return true;
         while (::waitpid(-1, nullptr, WNOHANG) > 0) {
         }
         if (!alive(daemons_[0])) {
           std::fprintf(stderr, "dlrun: the coordinator ended: %s\n",
                        tail_of(folder_ + "/coordinator.log", 1500).c_str());
-          return;
+          return false;
         }
       }
     }
@@ -218,6 +223,12 @@ class Guardian {
     for (std::size_t i = 1; i < daemons_.size(); ++i)
       if (alive(daemons_[i])) ::kill(daemons_[i].pid, SIGTERM);
     for (std::size_t i = daemons_.size(); i-- > 0;) end_process(daemons_[i], kDaemonGrace);
+  }
+
+  /// Tasks of agents that were gone before us.
+  void end_left() {
+    if (const Status ended = end_left_tasks(folder_, kLeftGrace, kLeftLimit); !ended)
+      std::fprintf(stderr, "dlrun: %s\n", ended.error().context.c_str());
   }
 
   const World& world_;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "launcher/world.h"
@@ -85,7 +86,15 @@ World real_world() {
 
 }  // namespace
 
-bool World::out(std::string_view bytes) const { return write_all(out_fd, bytes); }
+bool World::out(std::string_view bytes) const {
+  if (write_all(out_fd, bytes)) return true;
+  if (out_error != 0) return false;
+  out_error = errno;
+  if (out_error != EPIPE)
+    err("dlrun: stdout cannot be written, what follows is lost: " +
+        std::system_category().message(out_error) + "\n");
+  return false;
+}
 bool World::err(std::string_view bytes) const { return write_all(err_fd, bytes); }
 
 int launcher_main(int argc, char** argv) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "launcher/left_tasks.h"
 #include "runtime/base/hash.h"
 
 namespace dlrun::launcher {
@@ -22,6 +23,7 @@ using nlohmann::json;
 constexpr auto kPoll = std::chrono::milliseconds(5);
 // The guardian kills jobs that still run (their own grace first) before it ends the daemons.
 constexpr Duration kStopLimit = std::chrono::seconds(60);
+constexpr Duration kLeftGrace = std::chrono::seconds(2), kLeftLimit = std::chrono::seconds(40);
 constexpr std::uint32_t kPortsFirst = 10240, kPortsEnd = 32000;
 
 struct GuardianState {
@@ -53,6 +55,19 @@ std::optional<GuardianState> read_state(const std::string& folder) {
     return std::nullopt;
   }
   return out;
+}
+
+/// After a guardian that did not end by itself: what it left, unless another is in its place.
+void clean_up_after(const std::string& folder, const ProcessMark& guardian) {
+  auto starting = FileLock::open(folder + "/start.lock");
+  if (!starting || !starting->lock_within(FileLock::Mode::kExclusive, kStopLimit)) return;
+  const auto state = read_state(folder);
+  if (!state || state->standing || state->guardian.pid != guardian.pid || alive(state->guardian))
+    return;
+  for (auto daemon = state->daemons.rbegin(); daemon != state->daemons.rend(); ++daemon)
+    end_process(*daemon, std::chrono::seconds(5));
+  (void)end_left_tasks(folder, kLeftGrace, kLeftLimit);
+  ::unlink(state_path(folder).c_str());
 }
 
 Result<ProcessMark> spawn_guardian(const World& world, const std::string& folder,
@@ -184,7 +199,9 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::start(const World& wor
     }
     std::unique_ptr<EmbeddedCluster> out(
         new EmbeddedCluster(std::move(users), guardian, folder, !running));
-    DLRUN_TRY(wait_ready(world, folder, guardian, options.nodes, options.start_limit));
+    const Status ready = wait_ready(world, folder, guardian, options.nodes, options.start_limit);
+    starting.unlock();  // before `out` leaves: it may have to clean up
+    if (!ready) return tl::unexpected(ready.error());
     return out;
   }
 }
@@ -194,7 +211,10 @@ EmbeddedCluster::~EmbeddedCluster() {
   const auto begin = SteadyClock::now();
   for (;;) {
     ::waitpid(guardian_.pid, nullptr, WNOHANG);
-    if (!alive(guardian_)) return;
+    if (!alive(guardian_)) {
+      clean_up_after(folder_, guardian_);
+      return;
+    }
     const auto waited = SteadyClock::now() - begin;
     const auto state = read_state(folder_);
     const bool stopping = state && state->stopping;
@@ -254,6 +274,8 @@ Status stop_standing(const World& world) {
       if (state && state->standing)
         for (auto daemon = state->daemons.rbegin(); daemon != state->daemons.rend(); ++daemon)
           end_process(*daemon, std::chrono::seconds(5));
+      // Its tasks ran on for the next `up`.
+      DLRUN_TRY(end_left_tasks(folder, kLeftGrace, kLeftLimit));
       ::unlink((world.home + "/cluster.json").c_str());
       return {};
     }
@@ -263,6 +285,7 @@ Status stop_standing(const World& world) {
   // Agents before the coordinator, as the guardian does it.
   for (auto daemon = state->daemons.rbegin(); daemon != state->daemons.rend(); ++daemon)
     gone = end_process(*daemon, std::chrono::seconds(5)) && gone;
+  DLRUN_TRY(end_left_tasks(folder, kLeftGrace, kLeftLimit));
   ::unlink((world.home + "/cluster.json").c_str());
   if (!gone)
     return fail(Errc::kInternal, "a process of the local cluster does not end; see " + folder);

@@ -103,6 +103,8 @@ Result<Json> env_json(const std::vector<std::string>& flags, const World& world)
     const std::string name = flag.substr(0, equals);
     if (name.empty())
       return wrong(fmt::format("--env {}: write NAME=VALUE, or NAME to take it from here", flag));
+    if (!jobspec::is_utf8(name))
+      return wrong(fmt::format("--env {}: the name of a variable must be UTF-8", flag));
     if (equals != std::string::npos) {
       out[name] = jobspec::bytes_to_json(flag.substr(equals + 1));
       continue;

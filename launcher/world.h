@@ -18,6 +18,7 @@ enum ExitCode : int {
   kBadJob = 65,        ///< the job file or the job is wrong
   kUnreachable = 69,   ///< no cluster, or it does not answer
   kInternal = 70,      ///< a bug, or an answer that makes no sense
+  kNotWritten = 74,    ///< stdout could not be written: disk full
   kNoPermission = 77,  ///< token refused, file not readable
   kTimedOut = 124,     ///< `wait --timeout` was over; also a job's time limit
 };
@@ -39,7 +40,11 @@ struct World {
   unsigned cores = 1;
   std::int64_t memory_bytes = 0;
 
-  /// Writes all of it, whatever EINTR and EAGAIN say; false when the reader is gone.
+  /// errno of the first write of out() that failed; EPIPE: the reader is gone. Others are told on
+  /// err_fd then, and make an exit code of 0 kNotWritten.
+  mutable int out_error = 0;
+
+  /// Writes all of it, whatever EINTR and EAGAIN say; false when it cannot be written.
   bool out(std::string_view bytes) const;
   bool err(std::string_view bytes) const;
 };

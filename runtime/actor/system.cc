@@ -7,6 +7,7 @@
 #include <caf/openssl/manager.hpp>
 
 #include "runtime/actor/envelope.h"
+#include "runtime/actor/tls_errors.h"
 #include "runtime/security/secret.h"
 
 namespace dlrun::actor {
@@ -53,6 +54,7 @@ caf::actor_system& System::get() { return impl_->system; }
 Result<std::unique_ptr<System>> System::start(const SystemOptions& options, WallTime now) {
   if (options.credentials)
     if (Status ok = check(options, now); !ok) return fail_as("not starting without mutual TLS", ok);
+  if (options.credentials) DLRUN_TRY(keep_tls_errors_apart());
   try {
     return std::unique_ptr<System>(new System(std::make_unique<Impl>(options)));
   } catch (const std::exception& e) {

@@ -230,10 +230,9 @@ class Coordinator {
 
   Status start_rest() {
     web::ServerOptions options;
-    DLRUN_ASSIGN(const AddressAndPort wanted, split_address(flags_.rest));
-    options.listen_address = wanted.address;
-    options.port = wanted.port;
-    if (options.port == 0) options.port = ports_.rest;
+    DLRUN_ASSIGN(const Endpoint rest, parse_endpoint(flags_.rest));
+    options.listen_address = rest.address;
+    options.port = rest.port != 0 ? rest.port : ports_.rest;
     options.bearer_token = rest_token_;
     options.allowed_hosts = flags_.rest_hosts;
     if (!os::is_loopback(options.listen_address)) {

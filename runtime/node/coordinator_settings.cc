@@ -1,5 +1,7 @@
 #include "runtime/node/coordinator_settings.h"
 
+#include <cstdio>
+
 namespace dlrun::node {
 namespace {
 
@@ -13,14 +15,15 @@ std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
       required_setting(
           "data", &f.data,
           "folder for the log, the keys and the files of the cluster; made (0700) when missing"),
-      ip_setting("listen", &f.listen, "literal address where agents connect, join and ship logs"),
+      address_setting("listen", &f.listen,
+                      "literal address where agents connect, join and ship logs"),
       port_setting("port", &f.port,
                    "port where agents register; 0 = as last time, or any free one"),
       port_setting("join-port", &f.join_port,
                    "port where machines join; 0 = as last time, or any free one"),
       port_setting("log-port", &f.log_port,
                    "port where agents ship logs; 0 = as last time, or any free one"),
-      address_setting("rest", &f.rest, "ADDRESS:PORT of the REST server; TLS beyond loopback"),
+      endpoint_setting("rest", &f.rest, "of the REST server; TLS beyond loopback"),
       text_setting("advertise", &f.advertise,
                    "host name or address under which agents reach this machine; none: the listen "
                    "address, or that of the route out"),
@@ -46,12 +49,28 @@ std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
   };
 }
 
+Status check_coordinator_flags(const CoordinatorFlags& f) {
+  const auto above = [](const char* name, std::int64_t value, const char* least_name,
+                        std::int64_t least) -> Status {
+    if (value > least) return {};
+    return fail(Errc::kInvalidArgument, std::string("--") + name + " (" + std::to_string(value) +
+                                            ") must be above --" + least_name + " (" +
+                                            std::to_string(least) + ")");
+  };
+  DLRUN_TRY(above("suspect-ms", f.suspect_ms, "heartbeat-ms", f.heartbeat_ms));
+  return above("lost-ms", f.lost_ms, "suspect-ms", f.suspect_ms);
+}
+
 std::variant<CoordinatorFlags, int> parse_coordinator_flags(int argc, char** argv) {
   CoordinatorFlags flags;
   const auto code =
       take_command_line("dlrun coordinator", "The coordinator of a dlrun cluster: one per cluster.",
                         coordinator_settings(flags), argc, argv);
   if (code) return *code;
+  if (const Status ok = check_coordinator_flags(flags); !ok) {
+    std::fprintf(stderr, "dlrun coordinator: %s\n", ok.error().context.c_str());
+    return 2;
+  }
   return flags;
 }
 

@@ -35,6 +35,9 @@ struct CoordinatorFlags {
 /// Bound to `flags`, whose values are the defaults.
 std::vector<Setting> coordinator_settings(CoordinatorFlags& flags);
 
+/// kInvalidArgument names two settings that contradict each other.
+Status check_coordinator_flags(const CoordinatorFlags& flags);
+
 /// The flags, or the exit code of --help and of wrong usage.
 std::variant<CoordinatorFlags, int> parse_coordinator_flags(int argc, char** argv);
 

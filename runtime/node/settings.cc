@@ -61,6 +61,12 @@ Status put_label(std::map<std::string, std::string>& labels, std::string_view pa
   return {};
 }
 
+/// An IPv6 address may have a scope: fe80::1%eth0.
+bool is_literal(const std::string& address) {
+  return os::is_address(address) || (address.find(':') != std::string::npos &&
+                                     os::is_address(address.substr(0, address.find('%'))));
+}
+
 std::string meta(const Setting& s) {
   if (!s.takes_value) return "";
   std::string out = s.unit.empty() ? s.type : s.unit;
@@ -112,6 +118,45 @@ Setting port_setting(std::string name, std::uint16_t* field, std::string text) {
   return bounded<std::uint16_t>(std::move(name), field, 0, 65535, "port", "", std::move(text));
 }
 
+Setting address_setting(std::string name, std::string* field, std::string text) {
+  Setting s = text_setting(std::move(name), field, std::move(text));
+  s.type = "address";
+  s.set = [field](std::string_view value) -> Status {
+    if (!is_literal(std::string(value)))
+      return wrong("must be a literal address like 10.0.0.1 or fd00::1, not " + shown(value));
+    *field = std::string(value);
+    return {};
+  };
+  return s;
+}
+
+Result<Endpoint> parse_endpoint(std::string_view text) {
+  Endpoint out;
+  const std::size_t colon = text.rfind(':');
+  if (colon != std::string_view::npos) {
+    out.address = std::string(text.substr(0, colon));
+    const bool brackets =
+        out.address.size() > 2 && out.address.front() == '[' && out.address.back() == ']';
+    if (brackets) out.address = out.address.substr(1, out.address.size() - 2);
+    const bool v6 = out.address.find(':') != std::string::npos;
+    if (v6 == brackets && is_literal(out.address) && parse_number(text.substr(colon + 1), out.port))
+      return out;
+  }
+  return wrong("must be ADDRESS:PORT like 10.0.0.1:7443 or [fd00::1]:7443, port 0 to 65535, not " +
+               shown(text));
+}
+
+Setting endpoint_setting(std::string name, std::string* field, std::string text) {
+  Setting s = text_setting(std::move(name), field, std::move(text));
+  s.type = "ADDRESS:PORT";
+  s.set = [field](std::string_view value) -> Status {
+    DLRUN_TRY(parse_endpoint(value));
+    *field = std::string(value);
+    return {};
+  };
+  return s;
+}
+
 Setting number_setting(std::string name, double* field, double low, double high, std::string unit,
                        std::string text) {
   return bounded(std::move(name), field, low, high, "number", std::move(unit), std::move(text));
@@ -136,43 +181,6 @@ Setting bytes_setting(std::string name, std::int64_t* field, std::int64_t low, s
     return {};
   };
   return s;
-}
-
-Setting ip_setting(std::string name, std::string* field, std::string text) {
-  Setting s = text_setting(std::move(name), field, std::move(text));
-  s.type = "address";
-  s.set = [field](std::string_view value) -> Status {
-    if (!os::is_address(value))
-      return wrong("must be a literal IPv4 or IPv6 address, not " + shown(value));
-    *field = std::string(value);
-    return {};
-  };
-  return s;
-}
-
-Setting address_setting(std::string name, std::string* field, std::string text) {
-  Setting s = text_setting(std::move(name), field, std::move(text));
-  s.type = "address:port";
-  s.bounds = "port 0 to 65535";
-  s.set = [field](std::string_view value) -> Status {
-    if (const auto parts = split_address(value); !parts) return wrong(parts.error().context);
-    *field = std::string(value);
-    return {};
-  };
-  return s;
-}
-
-Result<AddressAndPort> split_address(std::string_view text) {
-  const auto colon = text.rfind(':');
-  std::string_view address = text.substr(0, colon == std::string_view::npos ? 0 : colon);
-  const bool brackets = address.size() > 2 && address.front() == '[' && address.back() == ']';
-  if (brackets) address = address.substr(1, address.size() - 2);
-  AddressAndPort out{std::string(address), 0};
-  const bool v6 = address.find(':') != std::string_view::npos;
-  if (!os::is_address(address) || v6 != brackets || !parse_number(text.substr(colon + 1), out.port))
-    return wrong("must be ADDRESS:PORT (IPv6: [ADDRESS]:PORT), port 0 to 65535, not " +
-                 shown(text));
-  return out;
 }
 
 Setting flag_setting(std::string name, bool* field, std::string text) {

@@ -40,13 +40,14 @@ Setting required_setting(std::string name, std::string* field, std::string text)
 Setting whole_setting(std::string name, std::int64_t* field, std::int64_t low, std::int64_t high,
                       std::string unit, std::string text);
 Setting port_setting(std::string name, std::uint16_t* field, std::string text);
+Setting address_setting(std::string name, std::string* field,
+                        std::string text);  ///< IPv4 or IPv6, no name
+Setting endpoint_setting(std::string name, std::string* field,
+                         std::string text);  ///< ADDRESS:PORT, [IPv6]:PORT
 Setting number_setting(std::string name, double* field, double low, double high, std::string unit,
                        std::string text);
 Setting bytes_setting(std::string name, std::int64_t* field, std::int64_t low, std::int64_t high,
                       std::string text);  ///< 2GiB, 512MB, or bytes
-Setting ip_setting(std::string name, std::string* field, std::string text);  ///< a literal address
-/// ADDRESS:PORT, [ADDRESS]:PORT for IPv6; split_address() takes it apart.
-Setting address_setting(std::string name, std::string* field, std::string text);
 Setting flag_setting(std::string name, bool* field, std::string text);
 Setting list_setting(std::string name, std::vector<std::string>* field,
                      std::string text);  ///< may be given several times
@@ -55,12 +56,12 @@ Setting labels_setting(std::string name, std::map<std::string, std::string>* fie
 Setting choice_setting(std::string name, std::string* field, std::vector<std::string> choices,
                        std::string text);
 
-struct AddressAndPort {
-  std::string address;  ///< literal, without brackets
+struct Endpoint {
+  std::string address;  ///< literal, IPv6 without brackets
   std::uint16_t port = 0;
 };
-/// kInvalidArgument: no literal address, or no port from 0 to 65535.
-Result<AddressAndPort> split_address(std::string_view text);
+/// kInvalidArgument: a name, an address that is none, a port that is missing or beyond 65535.
+Result<Endpoint> parse_endpoint(std::string_view text);
 
 /// `--name value` and `--name=value`; a flag stands alone. An unknown name is an error that names
 /// the nearest.

@@ -4,8 +4,8 @@
 ///   ca.pem ca.key              the coordinator's: the cluster's CA
 /// node.pem holds the certificate and then the CA's, so that a client can pin the CA by its
 /// fingerprint. `node` is a link: one rename moves it from the old set to the new one, so that a
-/// crash at any point of a renewal leaves a key with its own certificate. The set before stays until
-/// the next renewal, for who reads it just now.
+/// crash at any point of a renewal leaves a key with its own certificate. The set before stays
+/// until the next renewal, for who reads it just now.
 /// Errors: kNotFound (an agent that never joined), kPermissionDenied (files open to others,
 /// expired, foreign), kIo.
 /// Threads: call from one thread at a time per folder.

@@ -1,4 +1,8 @@
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
@@ -169,6 +173,76 @@ TEST(Link, ComesBackWhenTheCoordinatorDoes) {
   ASSERT_TRUE(publish_hub(coordinator->system->get(), coordinator->link, "127.0.0.1", port));
   EXPECT_TRUE(agent.heard->wait("up"));
   EXPECT_TRUE(coordinator->heard->wait("peer up node-1"));
+}
+
+/// A TCP connection to `port` that sends `bytes`, waits for the answer and is gone without a
+/// farewell.
+void send_and_die(std::uint16_t port, const std::string& bytes) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  ASSERT_EQ(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+  const timeval limit{bytes.empty() ? 0 : 5, 1000};
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  char answer[512];
+  [[maybe_unused]] const ssize_t n = ::recv(fd, answer, sizeof answer, 0);
+  ::close(fd);
+}
+
+/// A TLS connection of a member of the cluster, killed right after the handshake.
+void handshake_and_die(std::uint16_t port, const security::CredentialFiles& files) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
+                                                                  &SSL_CTX_free);
+  ASSERT_EQ(SSL_CTX_use_certificate_chain_file(context.get(), files.certificate_path.c_str()), 1);
+  ASSERT_EQ(SSL_CTX_use_PrivateKey_file(context.get(), files.key_path.c_str(), SSL_FILETYPE_PEM),
+            1);
+  BIO* bio = BIO_new_connect(("127.0.0.1:" + std::to_string(port)).c_str());
+  ASSERT_EQ(BIO_do_connect(bio), 1);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> tls(SSL_new(context.get()), &SSL_free);
+  SSL_set_bio(tls.get(), bio, bio);
+  ASSERT_EQ(SSL_connect(tls.get()), 1);
+  char greeting[64];  // the server has finished its handshake too
+  ASSERT_GT(SSL_read(tls.get(), greeting, sizeof greeting), 0);
+  SSL_set_quiet_shutdown(tls.get(), 1);
+}
+
+TEST(Link, OnesDeathOrGarbageIsNoOtherConnectionsEnd) {
+  Cluster cluster;
+  const auto agent_files = cluster.agent("node-1"), other_files = cluster.agent("node-2");
+  Side coordinator(cluster.coordinator.files, CertKind::kCoordinator);
+  coordinator.link =
+      spawn_link_hub(coordinator.system->get(), coordinator.owner, {cluster.verifier()});
+  const std::uint16_t port =
+      publish_hub(coordinator.system->get(), coordinator.link, "127.0.0.1", 0).value();
+  Side agent(agent_files);
+  agent.link = spawn_agent_link(agent.system->get(), agent.owner,
+                                link_options(port, cluster.hello("node-1", 7)));
+  ASSERT_TRUE(agent.heard->wait("up"));
+  for (int round = 0; round < 20; ++round) {
+    switch (round % 4) {
+      case 0:
+        send_and_die(port, "GET / HTTP/1.0\r\n\r\n");
+        break;
+      case 1:
+        send_and_die(port, std::string("\x16\x03\x01\x00\x05garba", 10));
+        break;
+      case 2:
+        send_and_die(port, "");
+        break;
+      default:
+        handshake_and_die(port, other_files);
+    }
+    const std::string bytes = "round " + std::to_string(round);
+    caf::anon_send(agent.link, LinkSend{bytes});
+    EXPECT_TRUE(coordinator.heard->wait("peer bytes node-1 " + bytes)) << "lost with the stranger";
+    caf::anon_send(coordinator.link, PeerSend{NodeId("node-1"), bytes});
+    EXPECT_TRUE(agent.heard->wait("bytes " + bytes));
+  }
+  EXPECT_FALSE(agent.heard->wait("down", std::chrono::seconds(0))) << agent.heard->last();
 }
 
 TEST(Link, ForeignCaGetsNoConnection) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -49,6 +50,17 @@ std::vector<Event> replay(ControlLog& log, std::size_t keys_max = 100) {
 struct ControlLogTest : ::testing::Test {
   ControlLog log{std::make_unique<store::MemoryEventLog>()};
 };
+
+TEST_F(ControlLogTest, NothingComesAfterTheLastNumberThatThereIs) {
+  ASSERT_TRUE(log.append({TermStarted{3}, submitted(1)}, 3, WallTime{1}));
+  for (const JobId job : {JobId(0), JobId(1)}) {
+    const auto reply =
+        log.read(ReadEvents{1, {.after = std::numeric_limits<std::uint64_t>::max(), .job = job}});
+    ASSERT_TRUE(reply) << reply.error().to_string();
+    EXPECT_TRUE(std::get<EventList>(*reply).events.empty()) << "not from the beginning";
+    EXPECT_EQ(std::get<EventList>(*reply).last, std::numeric_limits<std::uint64_t>::max());
+  }
+}
 
 TEST_F(ControlLogTest, ReplayLeavesEndedJobsToTheBaseline) {
   const JobSubmitted first = submitted(1, "k1"), second = submitted(2, "k2");

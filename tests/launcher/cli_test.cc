@@ -254,6 +254,30 @@ TEST_F(Cli, SaysWhyAJobWaits) {
   EXPECT_THAT(err, HasSubstr("memory: 2 of 3 nodes: worker/0 needs 64 GiB"));
 }
 
+TEST_F(Cli, AFullStdoutIsToldAndIsNoSuccess) {
+  control.on_submit([&](JobId id) { start(id), logs.append(ref(id), "hello\n"), finish(id, 0); });
+  for (const auto& command : std::vector<std::vector<std::string>>{{"run", "--", "x"},
+                                                                   {"list"},
+                                                                   {"logs", "j1"},
+                                                                   {"events"},
+                                                                   {"list", "--json"},
+                                                                   {"--help"}}) {
+    SCOPED_TRACE(command[0]);
+    world.out_fd = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+    world.err_fd = ::memfd_create("err", MFD_CLOEXEC);
+    world.out_error = 0;
+    EXPECT_EQ(run_cli(command, world), kNotWritten);
+    ::close(world.out_fd);
+    EXPECT_THAT(slurp(world.err_fd),
+                HasSubstr("stdout cannot be written, what follows is lost: No space left"));
+  }
+  control.on_submit([&](JobId id) { start(id), logs.append(ref(id), "hello\n"), finish(id, 7); });
+  world.out_fd = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  world.err_fd = ::memfd_create("err", MFD_CLOEXEC);
+  EXPECT_EQ(run_cli({"run", "--", "x"}, world), 7) << "the job's own failure says more";
+  ::close(world.out_fd), ::close(world.err_fd);
+}
+
 TEST_F(Cli, MistypedCommandsAndFlagsAreUsageErrorsWithTheNearestName) {
   EXPECT_EQ(cli({"statsu"}), 64);
   EXPECT_EQ(err, "dlrun: unknown command 'statsu'; did you mean 'status'?\n");

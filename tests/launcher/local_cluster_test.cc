@@ -12,6 +12,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+
+#include "runtime/shim/shim_client.h"
 
 namespace dlrun::launcher {
 namespace {
@@ -84,6 +87,37 @@ class LocalCluster : public testing::Test {
       ::usleep(5000);
     }
     return true;
+  }
+
+  /// The daemon whose command line has `word`.
+  void kill_daemon(const char* word) {
+    for (const pid_t pid : ours())
+      if (read_file(fmt::format("/proc/{}/cmdline", pid)).value_or("").find(word) !=
+          std::string::npos)
+        ::kill(pid, SIGKILL);
+  }
+  /// A task of node-0 with a real shim that nobody is attached to, as a killed agent leaves it.
+  pid_t leave_a_task(const char* name) {
+    const fs::path dir = home / "local" / "node-0" / "tasks" / name;
+    fs::create_directories(dir);
+    std::promise<pid_t> runs;
+    auto client = shim::ShimClient::start(
+        {.shim_program = DLRUN_SHIM_PROGRAM, .on_event = [&](const shim::ShimEvent& event) {
+           if (event.phase == shim::Phase::kRunning) runs.set_value(static_cast<pid_t>(event.pid));
+         }});
+    EXPECT_TRUE(client && (*client)->spawn(dir, {.argv = {"/bin/sleep", "1000"}}));
+    auto pid = runs.get_future();
+    if (pid.wait_for(20s) == std::future_status::ready) return pid.get();
+    ADD_FAILURE() << "the task does not run";
+    return 0;
+  }
+  void expect_ended(const char* name, pid_t pid) {
+    EXPECT_TRUE(nothing_left());
+    EXPECT_FALSE(fs::exists(fmt::format("/proc/{}", pid))) << "the program runs on";
+    const auto bytes = read_file(home / "local" / "node-0" / "tasks" / name / "exit");
+    const auto exit = shim::decode_exit(bytes.value_or(""));
+    ASSERT_TRUE(exit) << "the next agent would not know how it ended";
+    EXPECT_EQ(exit->cause, shim::EndCause::kUserKill);
   }
 
   fs::path home;
@@ -186,6 +220,45 @@ TEST_F(LocalCluster, AGuardianThatCannotSeeItsUsersLeaveStartsNothing) {
             69);
   EXPECT_THAT(text("err"), HasSubstr("users.lock"));
   EXPECT_FALSE(fs::exists(folder + "/coordinator"));
+}
+
+TEST_F(LocalCluster, DownEndsTheTasksOfAnAgentThatWasKilled) {
+  EXPECT_EQ(dlrun({"up"}), 0);
+  const pid_t task = leave_a_task("j9.worker.0.g1");
+  kill_daemon("agent");
+  EXPECT_EQ(dlrun({"down"}), 0);
+  expect_ended("j9.worker.0.g1", task);
+}
+
+TEST_F(LocalCluster, TasksOutliveTheCoordinatorOfAStandingClusterUntilDown) {
+  EXPECT_EQ(dlrun({"up"}), 0);
+  const pid_t task = leave_a_task("j9.worker.0.g1");
+  kill_daemon("coordinator");
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (ours().size() > 1 && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  EXPECT_EQ(ours().size(), 1u) << "the shim alone: the next up takes its task up again";
+  EXPECT_EQ(dlrun({"down"}), 0);
+  expect_ended("j9.worker.0.g1", task);
+}
+
+TEST_F(LocalCluster, TasksOfAnEmbeddedClusterDoNotOutliveItWhicheverDaemonWasKilled) {
+  for (const char* victim : {"agent", "coordinator", "local-guardian"}) {
+    SCOPED_TRACE(victim);
+    const pid_t run = start({"run", "--", "hang"});
+    const auto until = std::chrono::steady_clock::now() + 30s;
+    while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
+    const pid_t task = leave_a_task("j9.worker.0.g1");
+    kill_daemon(victim);
+    // The coordinator's end is waited for by the run; three times Ctrl-C leaves at once.
+    for (int i = 0; i < 3 && ::waitpid(run, nullptr, WNOHANG) == 0; ++i) {
+      ::kill(run, SIGINT);
+      ::usleep(200'000);
+    }
+    finish(run);
+    expect_ended("j9.worker.0.g1", task);
+    fs::remove_all(home / "local" / "node-0" / "tasks");
+    fs::remove(home / "out");
+  }
 }
 
 TEST_F(LocalCluster, AnAgentThatCannotStartIsExplainedAtOnce) {

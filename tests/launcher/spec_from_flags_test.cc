@@ -56,6 +56,8 @@ TEST(SpecFromFlags, TakesTheEnvironmentByteForByteOnceEach) {
   EXPECT_TRUE(make_spec(flags, world())->submit_env.empty());
   EXPECT_THAT(error_of({.argv = {"x"}, .env = {"NOT_SET"}}), HasSubstr("it is not set here"));
   EXPECT_THAT(error_of({.argv = {"x"}, .env = {"=v"}}), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(error_of({.argv = {"x"}, .env = {"X\xFFY=1"}}), HasSubstr("must be UTF-8"))
+      << "not another name in its place";
 }
 
 TEST(SpecFromFlags, ReadsInputsAndMakesTheirPathsAbsolute) {

@@ -189,8 +189,7 @@ TEST_F(Hosts, TrainAcrossThemLoseOneAndTakeItBack) {
     EXPECT_EQ(agents_["n0"]->wait(std::chrono::seconds(20)), 1);
     EXPECT_NE(agents_["n0"]->log().find("--tasks-as-root"), std::string::npos)
         << agents_["n0"]->log();
-    EXPECT_FALSE(std::filesystem::exists(*this / "n0/agent/tls/node"))
-        << "it must not join first";
+    EXPECT_FALSE(std::filesystem::exists(*this / "n0/agent/tls/node")) << "it must not join first";
   }
   for (const std::string& name : names) {
     start_agent(name);

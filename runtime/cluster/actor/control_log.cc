@@ -1,6 +1,7 @@
 #include "runtime/cluster/actor/control_log.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -167,6 +168,8 @@ Result<ApiReply> ControlLog::read(const ReadEvents& query) {
                              std::string(kind_of(*event)), text_of(*event)});
     return more && list.events.size() < limit;
   };
+  if (query.query.after == std::numeric_limits<std::uint64_t>::max())
+    return ApiReply(std::move(list));  // nothing comes after it; + 1 would begin anew
   const std::uint64_t first = query.query.after + 1;
   if (query.query.job.value != 0)
     DLRUN_TRY(log_->read_job(query.query.job.value, first, take));
