@@ -56,8 +56,8 @@ TEST(Settings, AWrongOneIsNamedWithItsBounds) {
   EXPECT_EQ(wrong({"--data", "/d", "--port", "70000"}), "--port must be 0 to 65535, not \"70000\"");
   EXPECT_EQ(wrong({"--data", "/d", "--log-total-bytes", "0"}),
             "--log-total-bytes must be 1.0 MiB to 1.0 PiB, not \"0\"");
-  EXPECT_EQ(wrong({"--data", "/d", "--log-job-bytes", "3EiB"}),
-            "--log-job-bytes must be 1.0 MiB to 1.0 PiB, not \"3EiB\"");
+  EXPECT_EQ(wrong({"--data", "/d", "--log-job-bytes", "2251799813685248"}),
+            "--log-job-bytes must be 1.0 MiB to 1.0 PiB, not \"2251799813685248\"");
   EXPECT_EQ(wrong({"--data", "/d", "--heartbeat-ms", "1e3"}),
             "--heartbeat-ms must be 20 to 60000 ms, not \"1e3\"");
   EXPECT_EQ(wrong({"--data", "/d", "--lost-sm", "5"}),
