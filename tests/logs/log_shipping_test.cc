@@ -1,6 +1,5 @@
 // LogShipper to LogReceiver over loopback: exact bytes, restarts of both sides, strangers.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <zmq.h>
 
 #include <chrono>
@@ -54,10 +53,6 @@ class Shipping : public testing::Test {
         {bind, coordinator_,
          [](const NodeId& node, const TaskId& task, Epoch epoch, std::string_view proof) {
            return node == kNode && task == kTask && epoch == kPass.epoch && proof == kPass.proof;
-         },
-         [this](const Error& error) {
-           const std::lock_guard lock(failure_mutex_);
-           failure_ = error.to_string();
          }},
         *store_);
     ASSERT_TRUE(receiver) << receiver.error().to_string();
@@ -68,21 +63,9 @@ class Shipping : public testing::Test {
     ShipperOptions options;
     options.keys = agent_;
     options.answer_timeout = milliseconds(300);
-    options.log = [this](const std::string& line) {
-      const std::lock_guard lock(failure_mutex_);
-      shipper_said_ += line + "\n";
-    };
     shipper_ = LogShipper::start(options).value();
     shipper_->connect(receiver_->endpoint(), receiver_->public_key());
     shipper_->add(kTask, logs_, kPass);
-  }
-  std::string failure() {
-    const std::lock_guard lock(failure_mutex_);
-    return failure_;
-  }
-  std::string shipper_said() {
-    const std::lock_guard lock(failure_mutex_);
-    return shipper_said_;
   }
   template <class Done>
   static bool eventually(Done done) {
@@ -130,8 +113,6 @@ class Shipping : public testing::Test {
   }
 
   std::string root_, logs_;
-  std::mutex failure_mutex_;
-  std::string failure_, shipper_said_;
   CurveKeys agent_, coordinator_;
   std::unique_ptr<LogStore> store_;
   std::unique_ptr<LogReceiver> receiver_;
@@ -152,24 +133,6 @@ TEST_F(Shipping, ShipsBytesExactlyAndTellsTheEnd) {
   EXPECT_EQ(all(kErr), "oops");
   EXPECT_TRUE(store_->info(kOut)->finished);
   EXPECT_TRUE(store_->info(kErr)->finished);
-}
-
-TEST_F(Shipping, AReceiverThatCannotPollSaysSo) {
-  shim::LogWriter out(logs_, "stdout", 1 << 20, 1 << 30);
-  ASSERT_TRUE(out.open());
-  out.write("warm");
-  ASSERT_TRUE(has(kOut, 4));
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  // What comes wakes it; more descriptors than a process may have are no valid poll.
-  const rlimit none{1, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  out.write("more");
-  const bool said = eventually([&] { return !failure().empty(); });
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_TRUE(said);
-  EXPECT_NE(failure().find("log receiver: poll"), std::string::npos) << failure();
-  EXPECT_NE(shipper_said().find("log shipper: poll"), std::string::npos) << shipper_said();
 }
 
 TEST_F(Shipping, LiveOutputComesSoon) {
