@@ -4,7 +4,9 @@
 #include <caf/actor_system.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/stateful_actor.hpp>
+#include <string>
 
+#include "runtime/base/seldom.h"
 #include "runtime/cluster/actor/messages.h"
 
 namespace dlrun::cluster {
@@ -25,6 +27,7 @@ struct StoreState {
   std::vector<Waiting> waiting;
   std::size_t waiting_events = 0;
   bool flush_sent = false;
+  Seldom refusals;
 };
 using Self = caf::stateful_actor<StoreState>;
 
@@ -51,6 +54,9 @@ void commit(Self* self, std::vector<Waiting> group) {
     if (last) s.options.meters->commit_events.add(static_cast<double>(events.size()));
     if (!last) s.options.meters->commits_refused.add(1);
   }
+  if (!last && s.refusals.now() && s.options.log)
+    s.options.log("store: " + last.error().to_string() + "; what waits for it is tried again (" +
+                  std::to_string(s.refusals.count()) + " so far)");
   if (last || group.size() == 1) {
     for (std::size_t i = 0; i < group.size(); ++i)
       self->send(group[i].asker, StoreDone{group[i].persist.id,
