@@ -27,13 +27,22 @@ struct Context {
 
   /// Asks the control plane; `then` runs on the loop, unless the server has stopped.
   void ask(cluster::ApiCall call, std::function<void(Result<cluster::ApiReply>)> then) const {
+    const auto asked = std::make_shared<const Asked>(Asked{loop.lock(), std::move(then)});
     control.call(
-        std::move(call), options.control_timeout,
-        [weak = loop, then = std::move(then)](Result<cluster::ApiReply> reply) {
-          if (const auto loop = weak.lock())
-            loop->post([then, reply = std::move(reply)]() mutable { then(std::move(reply)); });
+        std::move(call), options.control_timeout, [asked](Result<cluster::ApiReply> reply) {
+          if (asked->loop == nullptr) return;
+          asked->loop->post(
+              [then = asked->then, reply = std::move(reply)]() mutable { then(std::move(reply)); });
         });
   }
+
+ private:
+  /// What waits for an answer keeps a connection, and a connection's timers live on the loop: an
+  /// answer that comes after the server's end drops the connection first, then the loop.
+  struct Asked {
+    std::shared_ptr<Loop> loop;
+    std::function<void(Result<cluster::ApiReply>)> then;
+  };
 };
 
 /// One server-sent event: `id:` when not empty, `event:`, one `data:` line. `data` holds no

@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "tests/web/server_fixture.h"
@@ -48,6 +49,22 @@ TEST_F(Server, RefusesWithoutTokenWithAWrongOneAndForAnotherHostOrOrigin) {
   EXPECT_EQ(refused.headers.at("content-type"), "application/problem+json");
   EXPECT_THAT(refused.headers.at("www-authenticate"), HasSubstr("Bearer"));
   EXPECT_EQ(control.calls(), 0u);
+}
+
+TEST_F(Server, AnAnswerThatComesAfterItsEndTouchesNothing) {
+  serve();
+  std::promise<void> asked, gone;
+  control.intercept([&](const cluster::ApiCall&) -> std::optional<Result<cluster::ApiReply>> {
+    asked.set_value();
+    gone.get_future().wait();
+    return fail(Errc::kNotFound, "too late");
+  });
+  HttpClient client(port);
+  ASSERT_TRUE(client.send(get("/api/v1/jobs/j1")));
+  ASSERT_EQ(asked.get_future().wait_for(20s), std::future_status::ready);
+  server.reset();
+  gone.set_value();
+  // The fake's end waits for the answer, which lets go of the connection (seen by ASan).
 }
 
 TEST_F(Server, SubmitsOnceForOneIdempotencyKey) {
