@@ -65,16 +65,19 @@ configure() {
 }
 
 build() {
-  local preset=$1 folder=$DLRUN_BUILD_ROOT/$1 began=$SECONDS shown=0 line tenth
+  local preset=$1 folder=$DLRUN_BUILD_ROOT/$1 began=$SECONDS shown=0 line tenth started=0
   shift
-  # A first ninja only brings build.ninja up to date, so that the dry run sees the targets of today.
-  ninja -C "$folder" build.ninja >>"$dlrun_log" 2>&1 || fail_with_log "configuring the $preset build"
-  if ninja -C "$folder" -n "$@" 2>>"$dlrun_log" | grep -q 'no work to do'; then return 0; fi
-  say "==> building: $preset preset"
   printf '\n==> building %s: %s\n' "$preset" "$*" >>"$dlrun_log"
-  if ! ninja -C "$folder" -j "$(jobs)" "$@" 2>&1 </dev/null | while IFS= read -r line; do
-      printf '%s\n' "$line" >>"$dlrun_log"
-      if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+  # Nothing is said until the first real step: ninja always looks for new files first.
+  if ! ninja -C "$folder" -j "$(jobs)" "$@" 2>&1 </dev/null | {
+      while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$dlrun_log"
+        [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        case $line in *'Re-checking globbed directories'*|*'Re-running CMake'*) continue ;; esac
+        if [ $started = 0 ]; then
+          started=1
+          say "==> building: $preset preset"
+        fi
         tenth=$((BASH_REMATCH[1] * 10 / BASH_REMATCH[2]))
         if [ -t 2 ]; then
           printf '\r    %s of %s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" >&2
@@ -82,13 +85,12 @@ build() {
           shown=$tenth
           say "    ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
         fi
-      fi
-    done; then
-    [ ! -t 2 ] || say ""
+      done
+      [ $started = 0 ] || [ ! -t 2 ] || printf '\n' >&2
+      [ $started = 0 ] || say "    ended after $((SECONDS - began)) s"
+    }; then
     fail_with_log "building"
   fi
-  [ ! -t 2 ] || printf '\r' >&2
-  say "    done in $((SECONDS - began)) s"
 }
 
 # Debian's own interpreter: another python3 on PATH may lack venv, or be older than its packages.
