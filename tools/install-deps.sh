@@ -11,7 +11,7 @@ dlrun_packages() {
     case $group in
       build) echo ca-certificates git g++ cmake ninja-build ccache pkg-config \
         libcaf-dev cppzmq-dev libzmq3-dev capnproto libcapnp-dev libboost-dev libssl-dev libcurl4-openssl-dev \
-        libsqlite3-dev libeigen3-dev libzstd-dev zlib1g-dev libexpected-dev libfmt-dev libspdlog-dev libcli11-dev \
+        libsqlite3-dev libeigen3-dev libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libexpected-dev libfmt-dev libspdlog-dev libcli11-dev \
         libtomlplusplus-dev nlohmann-json3-dev libyaml-cpp-dev python3 python3-venv ;;
       test) echo libgtest-dev libgmock-dev clang-format-14 iproute2 procps curl openssl ;;
       bench) echo libbenchmark-dev ;;

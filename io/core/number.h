@@ -24,6 +24,22 @@ struct IdToken {
 };
 IdToken read_id(const char* begin, const char* end);
 
+struct DoubleToken {
+  const char* end = nullptr;
+  double value = 0;
+  NumberError error = NumberError::kNone;
+};
+/// As read_float, in 64 bits.
+DoubleToken read_double(const char* begin, const char* end);
+
+struct IntToken {
+  const char* end = nullptr;
+  std::int64_t value = 0;
+  NumberError error = NumberError::kNone;
+};
+/// One sign, '+' too.
+IntToken read_int(const char* begin, const char* end);
+
 const char* reason(NumberError error);
 
 }  // namespace dlrun::io

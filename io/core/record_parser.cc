@@ -4,29 +4,15 @@
 #include <limits>
 
 #include "io/core/number.h"
+#include "io/core/text.h"
 
 namespace dlrun::io {
 
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
-
 const char* skip_blanks(const char* p, const char* end) {
   while (p != end && is_blank(*p)) ++p;
   return p;
-}
-
-/// What stands at `p`, for a person: a byte that has no shape is named by its number.
-std::string shown(const char* p, const char* end) {
-  if (p == end) return "the end of the line";
-  const auto c = static_cast<unsigned char>(*p);
-  if (c == '\r') return "a carriage return";
-  if (c == 0) return "a NUL byte";
-  if (c > 0x20 && c < 0x7f) return std::string("'") + *p + "'";
-  static constexpr char kHex[] = "0123456789abcdef";
-  return std::string("byte 0x") + kHex[c >> 4] + kHex[c & 15];
 }
 
 }  // namespace
@@ -189,11 +175,6 @@ std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, co
   block.cols = width - 1;
   block.offsets.push_back(static_cast<std::int64_t>(block.values.size()));
   return std::nullopt;
-}
-
-std::string describe(const std::string& uri, std::uint64_t line, const BadRecord& bad) {
-  return uri + ": offset " + std::to_string(bad.offset) + ", line " + std::to_string(line) +
-         ", column " + std::to_string(bad.column) + ": " + bad.reason;
 }
 
 }  // namespace dlrun::io

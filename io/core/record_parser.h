@@ -26,23 +26,13 @@
 #include <string>
 #include <string_view>
 
+#include "io/core/bad_record.h"
 #include "io/core/msg.h"
 #include "io/core/record_block.h"
 
 namespace dlrun::io {
 
 inline constexpr std::uint64_t kRecordBytesMax = 256 * 1024;
-
-struct BadRecord {
-  std::uint64_t offset = 0;  ///< byte of the file where the record starts
-  std::uint64_t column = 1;  ///< byte of the record where the trouble is, from 1
-  std::string reason;
-};
-
-struct ParseProgress {
-  std::size_t consumed = 0;  ///< bytes of the text that are dealt with, a bad record included
-  std::optional<BadRecord> bad;
-};
 
 class RecordParser {
  public:
@@ -71,8 +61,5 @@ class RecordParser {
   std::int32_t label_column_;
   std::uint64_t record_bytes_max_;
 };
-
-/// "<uri>: offset <o>, line <l>, column <c>: <reason>"
-std::string describe(const std::string& uri, std::uint64_t line, const BadRecord& bad);
 
 }  // namespace dlrun::io

@@ -247,7 +247,7 @@ Consumer::Step Consumer::step() {
     current_ = std::move(leased_.front().split);
     const std::uint64_t skip = leased_.front().skip;
     leased_.pop_front();
-    auto reader = SplitReader::open(source_, *current_, {});
+    auto reader = open_chunks(source_, *current_, {});
     if (!reader) {
       fail_input(reader.error());
       return Step::kProgress;
@@ -291,11 +291,14 @@ Consumer::Step Consumer::put_marks(std::uint32_t passes) {
 
 Consumer::Step Consumer::read_some() {
   auto chunk = reader_->next();
-  if (!chunk) {
+  const bool damaged = !chunk && chunk.error().code == Errc::kCorrupt;
+  if (!chunk && !damaged) {
     fail_input(chunk.error());
     return Step::kProgress;
   }
-  if (!*chunk) {
+  if (damaged)
+    bad_record(current_->uri, *reader_, {reader_->offset(), 1, chunk.error().context, true});
+  if (damaged || !*chunk) {
     batcher_->close_window();
     batcher_->end_split();
     reader_.reset();
@@ -319,7 +322,7 @@ Consumer::Step Consumer::read_some() {
   return Step::kProgress;
 }
 
-void Consumer::bad_record(const std::string& uri, SplitReader& reader, const BadRecord& bad) {
+void Consumer::bad_record(const std::string& uri, ChunkReader& reader, const BadRecord& bad) {
   ++bad_records_;
   const bool skip =
       spec_.on_bad_record == OnBadRecord::kSkip && bad_records_ <= spec_.bad_records_max;

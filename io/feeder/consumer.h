@@ -16,7 +16,8 @@
 ///
 /// Bounds: slots * slot_bytes of ring (geometry_for), one window of parsed records
 /// (window_bytes_max), lease_ahead splits. Bad records: the first one beyond the policy ends the
-/// input with its place. `bad_records_max` counts per consumer.
+/// input with its place. `bad_records_max` counts per consumer; a damaged compressed file counts as
+/// one, and its rest is left out.
 
 #include <atomic>
 #include <cstdint>
@@ -35,7 +36,7 @@
 #include "io/feeder/lease_pump.h"
 #include "io/pipe/segment.h"
 #include "io/pipe/writer.h"
-#include "io/source/split_reader.h"
+#include "io/source/chunk_reader.h"
 
 namespace dlrun::io {
 
@@ -87,7 +88,7 @@ class Consumer {
   Step put_batch();
   Step put_marks(std::uint32_t passes);
   Step read_some();
-  void bad_record(const std::string& uri, SplitReader& reader, const BadRecord& bad);
+  void bad_record(const std::string& uri, ChunkReader& reader, const BadRecord& bad);
   void fail_input(Error error);
 
   const task::AdmitConsumer admit_;
@@ -122,7 +123,7 @@ class Consumer {
 
   std::optional<Split> current_;
   const std::function<void()> on_finished_;
-  std::unique_ptr<SplitReader> reader_;
+  std::unique_ptr<ChunkReader> reader_;
   std::uint32_t passes_marked_ = 0;
   std::uint64_t bad_records_ = 0;
   std::optional<Error> failure_;

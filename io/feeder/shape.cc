@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "io/source/split_reader.h"
+#include "io/source/chunk_reader.h"
 
 namespace dlrun::io {
 
@@ -21,12 +21,14 @@ Result<InputShape> look_at(Source& source, const std::vector<FileEntry>& files,
     if (file.size_bytes == 0) continue;
     if (looked++ == kLookFiles) break;
     const Split head{0, 0, file.uri, file.etag, 0, std::min(file.size_bytes, kLookBytes)};
-    DLRUN_ASSIGN(const auto reader, SplitReader::open(source, head, {.chunk_bytes = kLookBytes}));
-    DLRUN_ASSIGN(const auto chunk, reader->next());
-    if (!chunk) continue;
+    DLRUN_ASSIGN(const auto reader, open_chunks(source, head, {.chunk_bytes = kLookBytes}));
+    const auto chunk = reader->next();
+    if (!chunk && chunk.error().code == Errc::kCorrupt) break;  // who reads it for real reports it
+    if (!chunk) return tl::unexpected(chunk.error());
+    if (!*chunk) continue;
     RecordBlock block;
     parser.prepare(block);
-    const ParseProgress progress = parser.parse(chunk->text, chunk->offset, block);
+    const ParseProgress progress = parser.parse((*chunk)->text, (*chunk)->offset, block);
     shape.rows = block.rows();
     shape.entries = block.values.size();
     shape.cols = block.cols;

@@ -28,6 +28,11 @@ SplitReader::SplitReader(std::unique_ptr<File> file, const Split& split, Options
 Result<std::unique_ptr<SplitReader>> SplitReader::open(Source& source, const Split& split,
                                                        Options options) {
   DLRUN_ASSIGN(std::unique_ptr<File> file, source.open(split.uri, split.etag));
+  return over(std::move(file), split, options);
+}
+
+Result<std::unique_ptr<SplitReader>> SplitReader::over(std::unique_ptr<File> file,
+                                                       const Split& split, Options options) {
   if (split.begin > split.end || split.end > file->size_bytes())
     return fail(Errc::kInvalidArgument, split.uri + ": a split beyond the end of the file");
   return std::unique_ptr<SplitReader>(new SplitReader(std::move(file), split, options));

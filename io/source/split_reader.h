@@ -15,34 +15,23 @@
 #include <string_view>
 #include <vector>
 
-#include "io/core/msg.h"
-#include "io/source/source.h"
+#include "io/source/chunk_reader.h"
 
 namespace dlrun::io {
 
-/// Lines to parse, or one line that is too long to be held (then `text` is empty and
-/// `skipped_bytes` is its length).
-struct TextChunk {
-  std::string_view text;     ///< whole lines; borrowed until the next call
-  std::uint64_t offset = 0;  ///< of the first byte, in the file
-  std::uint64_t skipped_bytes = 0;
-};
-
-class SplitReader {
+class SplitReader final : public ChunkReader {
  public:
-  struct Options {
-    std::uint64_t chunk_bytes = 256 * 1024;
-    std::uint64_t record_bytes_max = 256 * 1024;
-  };
+  using Options = ChunkOptions;
   static Result<std::unique_ptr<SplitReader>> open(Source& source, const Split& split,
                                                    Options options);
+  /// Of a file that is open.
+  static Result<std::unique_ptr<SplitReader>> over(std::unique_ptr<File> file, const Split& split,
+                                                   Options options);
 
-  /// The next piece; nothing when the split is at its end.
-  Result<std::optional<TextChunk>> next();
-
-  /// Line number (from 1) of the byte at `offset`: counts from the start of the file, for an
-  /// error's text only. O(offset).
-  Result<std::uint64_t> line_of(std::uint64_t offset);
+  Result<std::optional<TextChunk>> next() override;
+  /// Counts from the start of the file: O(offset).
+  Result<std::uint64_t> line_of(std::uint64_t offset) override;
+  std::uint64_t offset() const override { return at_; }
 
  private:
   SplitReader(std::unique_ptr<File> file, const Split& split, Options options);

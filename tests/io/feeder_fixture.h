@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -92,6 +93,19 @@ class FeederTest : public ::testing::Test {
         out << (id % 2) << ' ' << id << ":1 " << (1000000 + id) << ":" << id << ".5\n";
     }
     rows_ = id;
+  }
+  /// Puts a gzip file in place of a plain one.
+  void pack(const std::string& name, const std::string& as) {
+    std::stringstream text;
+    text << std::ifstream(dir_ / "data" / name, std::ios::binary).rdbuf();
+    fs::remove(dir_ / "data" / name);
+    const std::string path = (dir_ / "data" / as).string();
+    const gzFile file = ::gzopen(path.c_str(), "wb");
+    ASSERT_NE(file, nullptr);
+    const std::string bytes = text.str();
+    ASSERT_EQ(::gzwrite(file, bytes.data(), static_cast<unsigned int>(bytes.size())),
+              static_cast<int>(bytes.size()));
+    ASSERT_EQ(::gzclose(file), Z_OK);
   }
   void start(FeederOptions options = {}) {
     link_ = std::make_unique<FakeAgentLink>(std::vector<InputSpec>{spec_});

@@ -389,6 +389,52 @@ TEST_F(FeederTest, SkipsAtMostAsManyBadRecordsAsTheJobAllows) {
   EXPECT_THAT(seen.end.context, HasSubstr("more than 1 bad records"));
 }
 
+TEST_F(FeederTest, ReadsCompressedFilesByTheirContentEachWholeInOneSplit) {
+  write_rows({400, 300, 50});
+  pack("part-0", "part-0");
+  pack("part-1", "part-1.txt");  // the name tells nothing
+  start();
+  admit(1);
+  admit(2);
+  Seen seen, other;
+  std::thread second([&] { other = read_all(2); });
+  seen = read_all(1);
+  second.join();
+  EXPECT_EQ(seen.end.code, Errc::kEndOfData) << seen.end.to_string();
+  std::multiset<std::uint64_t> rows = seen.rows[0];
+  rows.insert(other.rows[0].begin(), other.rows[0].end());
+  EXPECT_EQ(rows, every_row());
+}
+
+TEST_F(FeederTest, ADamagedCompressedFileIsAnErrorOrOneBadRecordThatTakesItsRest) {
+  write_rows({4000, 50});
+  pack("part-0", "part-0");
+  const fs::path damaged = dir_ / "data" / "part-0";
+  const std::uint64_t half = fs::file_size(damaged) / 2;
+  fs::resize_file(damaged, half);
+  spec_.shuffle = false;
+  start();
+  admit(1);
+  const Seen fails = read_all(1);
+  EXPECT_EQ(fails.end.code, Errc::kInvalidArgument);
+  EXPECT_THAT(fails.end.context, HasSubstr(damaged.string() + ": offset "));
+  EXPECT_THAT(fails.end.context,
+              HasSubstr("column 1: gzip, byte " + std::to_string(half) + " of the file: the file ends"));
+  feeder_.reset();
+  spec_.on_bad_record = OnBadRecord::kSkip;
+  spec_.bad_records_max = 1;
+  start();
+  admit(1);
+  Seen skips = read_all(1);
+  EXPECT_EQ(skips.end.code, Errc::kEndOfData) << skips.end.to_string();
+  const std::multiset<std::uint64_t>& rows = skips.rows[0];
+  EXPECT_GT(rows.size(), 1000u);
+  EXPECT_LT(rows.size(), 4050u);
+  EXPECT_EQ(rows.count(0), 1u);
+  EXPECT_EQ(rows.count(4049), 1u);  // the next file is read whole
+  EXPECT_EQ(rows.count(4000), 1u);
+}
+
 TEST_F(FeederTest, AFileThatChangesWhileItIsReadIsAnError) {
   write_rows({5000});
   start();

@@ -1,0 +1,45 @@
+#pragma once
+/// io/core/token_file.h: token files: nothing but token ids of u16, u32 or i32, little endian, one
+/// after another -> one column "tokens" of int32.
+///   sequence_length n  a record is n tokens in a row; the last, shorter one: see tail
+///   sequence_length 0  a record is a document: the tokens up to and with the separator; one without
+///                      it at the end of the file: see tail (kPad: kept as it is)
+/// Bad records: an id >= vocabulary (its sequence), a document of more than document_tokens_max.
+/// Fatal: a file that ends within a token; with kFail a short tail.
+
+#include <memory>
+
+#include "io/core/table_parser.h"
+#include "runtime/base/result.h"
+
+namespace dlrun::io {
+
+struct TokenOptions {
+  enum class Type : std::uint8_t { kU16, kU32, kI32 };
+  enum class Tail : std::uint8_t { kDrop, kPad, kFail };
+  Type type = Type::kU16;
+  std::uint64_t sequence_length = 0;
+  Tail tail = Tail::kDrop;
+  std::int32_t separator = 0;             ///< ends a document
+  std::int32_t padding = 0;               ///< what kPad fills with
+  std::uint32_t vocabulary = 0x7fffffff;  ///< ids are below it
+  std::uint64_t document_tokens_max = 1u << 20;
+};
+
+class TokenParser final : public TableParser {
+ public:
+  /// kInvalidArgument: a separator or padding outside the vocabulary, a sequence of more than 2^24.
+  static Result<std::unique_ptr<TokenParser>> make(TokenOptions options);
+  void prepare(Table& table) const override;
+  ParseProgress parse(std::string_view bytes, std::uint64_t offset, bool last,
+                      Table& table) override;
+
+ private:
+  explicit TokenParser(TokenOptions options) : options_(options) {}
+  std::int64_t token(std::string_view bytes, std::size_t at) const;
+
+  const TokenOptions options_;
+  bool passing_over_ = false;  ///< the rest of a document that is too long
+};
+
+}  // namespace dlrun::io

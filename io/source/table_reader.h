@@ -1,0 +1,50 @@
+#pragma once
+/// io/source/table_reader.h: a file of a typed format, compressed or not -> rows of a Table, under the
+/// policy for bad records. A damaged compressed file is a bad record that takes the rest of the file
+/// with it.
+/// Errors: Errc::kInvalidArgument in the form of describe() when the policy says that it is over;
+/// those of File and Quarantine with the URI.
+/// Bounds: one buffer of kStreamBytes + record_bytes_max, which grows as records need it.
+/// Threads: one owner.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/core/bad_record_gate.h"
+#include "io/core/table_parser.h"
+#include "io/source/byte_stream.h"
+#include "io/source/quarantine.h"
+
+namespace dlrun::io {
+
+class TableReader {
+ public:
+  /// `parser`: new. `gate` and `quarantine` (null unless the policy is quarantine) are of the input:
+  /// they outlive it.
+  TableReader(std::string uri, std::unique_ptr<ByteStream> stream,
+              std::unique_ptr<TableParser> parser, BadRecordGate& gate, Quarantine* quarantine);
+
+  /// Appends what the next piece of the file holds, often nothing; false at the end of the file.
+  /// After an error the reader is over.
+  Result<bool> read(Table& table);
+
+ private:
+  /// The policy's word on a bad record: whether reading goes on.
+  Result<bool> judge(const BadRecord& bad, std::uint64_t line, std::string_view raw);
+
+  const std::string uri_;
+  std::unique_ptr<ByteStream> stream_;
+  std::unique_ptr<TableParser> parser_;
+  BadRecordGate& gate_;
+  Quarantine* const quarantine_;
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0, end_ = 0;
+  std::uint64_t offset_ = 0;  ///< decoded, of buffer_[begin_]
+  std::uint64_t lines_ = 0;   ///< newlines, or records, before it
+  bool last_ = false;
+  bool over_ = false;
+  std::optional<Error> broken_;  ///< the stream's error: what came before it first
+};
+
+}  // namespace dlrun::io
