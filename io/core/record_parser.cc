@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "io/core/number.h"
+#include "io/core/fast_number.h"
 #include "io/core/text.h"
 
 namespace dlrun::io {
@@ -58,8 +58,8 @@ ParseProgress RecordParser::parse(std::string_view text, std::uint64_t offset,
       continue;
     } else {
       const std::size_t rows = block.rows();
-      trouble = format_ == Format::kCsv ? parse_dense(line, line_end, block)
-                                        : parse_sparse(line, line_end, block);
+      trouble = format_ == Format::kCsv ? parse_dense(line, line_end, end, block)
+                                        : parse_sparse(line, line_end, end, block);
       if (trouble) block.truncate(rows);
     }
     if (trouble) {
@@ -74,10 +74,11 @@ ParseProgress RecordParser::parse(std::string_view text, std::uint64_t offset,
 }
 
 std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, const char* end,
+                                                                const char* readable,
                                                                 RecordBlock& block) const {
   p = skip_blanks(p, end);
   if (p == end || *p == '#') return std::nullopt;
-  const FloatToken label = read_float(p, end);
+  const FloatToken label = read_float_fast(p, readable);
   if (label.error != NumberError::kNone)
     return Trouble{p, std::string("label: ") + reason(label.error)};
   const auto ends_token = [end](const char* at) {
@@ -94,7 +95,7 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
     const char* const token = p;
     std::uint32_t field = 0;
     if (block.with_fields) {
-      const IdToken read = read_id(p, end);
+      const IdToken read = read_id_fast(p, readable);
       if (read.error == NumberError::kSyntax)
         return Trouble{p, "field: expected an unsigned integer, found " + shown(p, end)};
       if (read.error != NumberError::kNone ||
@@ -105,7 +106,7 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
       field = static_cast<std::uint32_t>(read.value);
       p = read.end + 1;
     }
-    const IdToken id = read_id(p, end);
+    const IdToken id = read_id_fast(p, readable);
     if (id.error == NumberError::kSyntax) {
       if (end - token >= 4 && std::memcmp(token, "qid:", 4) == 0)
         return Trouble{token, "qid is not supported"};
@@ -120,7 +121,7 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
           id.end, std::string(block.with_fields ? "expected field:id:value" : "expected id:value") +
                       ", found " + shown(id.end, end)};
     p = id.end + 1;
-    const FloatToken value = read_float(p, end);
+    const FloatToken value = read_float_fast(p, readable);
     if (value.error != NumberError::kNone)
       return Trouble{p, std::string("value: ") + reason(value.error)};
     if (!ends_token(value.end))
@@ -135,6 +136,7 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
 }
 
 std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, const char* end,
+                                                               const char* readable,
                                                                RecordBlock& block) const {
   const auto is_pad = [this](char c) { return is_blank(c) && c != delimiter_; };
   const auto skip_pad = [&](const char* at) {
@@ -149,7 +151,7 @@ std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, co
     p = skip_pad(p);
     if (p == end || *p == delimiter_) return Trouble{p, "empty field"};
     if (*p == '"') return Trouble{p, "quoted fields are not supported"};
-    const FloatToken value = read_float(p, end);
+    const FloatToken value = read_float_fast(p, readable);
     if (value.error != NumberError::kNone)
       return Trouble{p, "field " + std::to_string(width + 1) + ": " + reason(value.error)};
     block.values.push_back(value.value);

@@ -51,8 +51,11 @@ class RecordParser {
     const char* at;
     std::string reason;
   };
-  std::optional<Trouble> parse_sparse(const char* p, const char* end, RecordBlock& block) const;
-  std::optional<Trouble> parse_dense(const char* p, const char* end, RecordBlock& block) const;
+  /// `readable`: the end of the text, which goes on behind the line.
+  std::optional<Trouble> parse_sparse(const char* p, const char* end, const char* readable,
+                                      RecordBlock& block) const;
+  std::optional<Trouble> parse_dense(const char* p, const char* end, const char* readable,
+                                     RecordBlock& block) const;
 
   Format format_;
   std::uint32_t index_base_;

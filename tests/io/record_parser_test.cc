@@ -6,9 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <sstream>
 
+#include "io/core/fast_number.h"
 #include "io/core/number.h"
 #include "runtime/base/rng.h"
 
@@ -227,6 +230,52 @@ TEST(Number, RoundsAsTheCLibraryDoes) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(token.value), std::bit_cast<std::uint32_t>(expected))
           << text;
     }
+  }
+}
+
+TEST(Number, TheFastWayGivesTheSameValuesErrorsAndEnds) {
+  SplitMix64 rng(12);
+  const auto digits = [&rng](std::uint64_t most) {
+    std::string out;
+    for (std::uint64_t n = rng.below(most + 1); n > 0; --n)
+      out += static_cast<char>('0' + rng.below(10));
+    return out;
+  };
+  static constexpr const char* kEnds[] = {" ", ":", "\n", "\r\n", "x", ",", ".", "e", "", "-"};
+  for (int i = 0; i < 400000; ++i) {
+    std::string text;
+    if (rng.below(3) == 0) text += rng.below(3) != 0 ? '-' : '+';
+    if (rng.below(50) == 0) text += rng.below(2) != 0 ? '-' : '+';
+    text += digits(rng.below(2) != 0 ? 7 : 20);
+    if (rng.below(3) != 0) text += '.' + digits(rng.below(2) != 0 ? 8 : 18);
+    if (rng.below(6) == 0) text += "e" + std::string(rng.below(2) != 0 ? "-" : "") + digits(3);
+    if (rng.below(60) == 0) text += rng.below(2) != 0 ? "nan" : "inf";
+    text += kEnds[rng.below(std::size(kEnds))];
+    // What follows is another line, or nothing.
+    text += std::string(rng.below(2) != 0 ? 0 : 30, "9\n 5."[rng.below(6)]);
+    const std::vector<char> exact(text.begin(), text.end());
+    const char* const begin = exact.data();
+    const char* const end = begin + exact.size();
+    const FloatToken slow = read_float(begin, end), fast = read_float_fast(begin, end);
+    ASSERT_EQ(fast.end, slow.end) << text;
+    ASSERT_EQ(fast.error, slow.error) << text;
+    if (slow.error == NumberError::kNone) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(fast.value), std::bit_cast<std::uint32_t>(slow.value))
+          << text;
+    }
+    const IdToken id = read_id(begin, end), quick = read_id_fast(begin, end);
+    ASSERT_EQ(quick.end, id.end) << text;
+    ASSERT_EQ(quick.error, id.error) << text;
+    if (id.error == NumberError::kNone) {
+      ASSERT_EQ(quick.value, id.value) << text;
+    }
+  }
+  // Exactly between two floats, and a hair beside: where rounding twice would go wrong.
+  for (const char* text : {"16777217.0000000000000000000000000", "16777217.0000001 xxxxxxxxxxxxxxx",
+                           "8388608.5000000 xxxxxxxxxxxxxxxx", "8388609.49999999 xxxxxxxxxxxxxxx",
+                           "1.00000005960464 xxxxxxxxxxxxxxx", "1.000000059604645 xxxxxxxxxxxxxx"}) {
+    const char* const end = text + std::strlen(text);
+    EXPECT_EQ(read_float_fast(text, end).value, std::strtof(text, nullptr)) << text;
   }
 }
 
