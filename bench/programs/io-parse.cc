@@ -1,6 +1,6 @@
-// Text and records -> columns, one thread, the bytes in memory. The floor is a scan that does as little
-// as a reader must: it finds every newline (libsvm, libffm, csv), or copies every payload without a
-// look at its sums (TFRecord).
+// Text and records -> columns, one thread, the bytes in memory. The floor is a scan that does as
+// little as a reader must: it finds every newline (libsvm, libffm, csv), or copies every payload
+// without a look at its sums (TFRecord).
 //   {libsvm,libffm,csv}_scan   RecordParser in pieces of 256 KiB into a block that is recycled
 //   csv_typed_scan, json_scan  CsvParser and JsonLinesParser into a table that is recycled
 //   tfrecord_{1KiB,100KiB}_copy  TfRecordParser, both sums checked, payloads into a column
@@ -75,10 +75,11 @@ std::string json_text() {
   std::string text;
   char buffer[256];
   while (text.size() < file_bytes) {
-    std::snprintf(buffer, sizeof buffer,
-                  "{\"id\": %llu, \"label\": %d, \"x\": %.5f, \"user\": {\"name\": \"user-%llu\"}}\n",
-                  static_cast<unsigned long long>(rng.below(1u << 30)), static_cast<int>(rng.below(2)),
-                  rng.uniform(), static_cast<unsigned long long>(rng.below(100'000)));
+    std::snprintf(
+        buffer, sizeof buffer,
+        "{\"id\": %llu, \"label\": %d, \"x\": %.5f, \"user\": {\"name\": \"user-%llu\"}}\n",
+        static_cast<unsigned long long>(rng.below(1u << 30)), static_cast<int>(rng.below(2)),
+        rng.uniform(), static_cast<unsigned long long>(rng.below(100'000)));
     text += buffer;
   }
   return text;
@@ -225,35 +226,39 @@ void run() {
     const std::string text = csv_text();
     spec.format = Format::kCsv;
     block = RecordBlock();
-    measure("csv_scan", "every newline found", [&] { return parse_records(spec, text, block); },
-            [&] { return scan_newlines(text); });
+    measure(
+        "csv_scan", "every newline found", [&] { return parse_records(spec, text, block); },
+        [&] { return scan_newlines(text); });
     Schema schema;
     for (int i = 0; i < 20; ++i) schema.push_back(named(std::to_string(i), FieldType::kFloat32));
     prepare_table(schema, table);
-    measure("csv_typed_scan", "every newline found",
-            [&] { return parse_table(**CsvParser::make(schema, {}), text, table); },
-            [&] { return scan_newlines(text); });
+    measure(
+        "csv_typed_scan", "every newline found",
+        [&] { return parse_table(**CsvParser::make(schema, {}), text, table); },
+        [&] { return scan_newlines(text); });
   }
   {
     const std::string text = json_text();
     const Schema schema = {named("id", FieldType::kInt64), named("label", FieldType::kInt64),
                            named("x", FieldType::kFloat32), named("user.name", FieldType::kHashed)};
     prepare_table(schema, table);
-    measure("json_scan", "every newline found",
-            [&] { return parse_table(**JsonLinesParser::make(schema), text, table); },
-            [&] { return scan_newlines(text); });
+    measure(
+        "json_scan", "every newline found",
+        [&] { return parse_table(**JsonLinesParser::make(schema), text, table); },
+        [&] { return scan_newlines(text); });
   }
   for (const std::size_t payload : {std::size_t{1024}, std::size_t{102400}}) {
     const std::string record = tf_frame(std::string(payload, 'r'));
     std::string file;
     while (file.size() < file_bytes) file += record;
     RawDecoder().prepare(table);
-    measure(payload == 1024 ? "tfrecord_1KiB_copy" : "tfrecord_100KiB_copy", "payloads copied, no sums",
-            [&] {
-              TfRecordParser parser(std::make_unique<RawDecoder>(), 1 << 20);
-              return parse_table(parser, file, table);
-            },
-            [&] { return copy_payloads(file, payload); });
+    measure(
+        payload == 1024 ? "tfrecord_1KiB_copy" : "tfrecord_100KiB_copy", "payloads copied, no sums",
+        [&] {
+          TfRecordParser parser(std::make_unique<RawDecoder>(), 1 << 20);
+          return parse_table(parser, file, table);
+        },
+        [&] { return copy_payloads(file, payload); });
   }
 }
 

@@ -226,7 +226,8 @@ class NpyDict {
     skip();
     if (p_ < text_.size() && text_[p_] == '\n') ++p_;
     if (p_ != text_.size()) return expected("nothing after the dict");
-    if (!descr || !order || !shape) return wrong("npy header: descr, fortran_order or shape is not there");
+    if (!descr || !order || !shape)
+      return wrong("npy header: descr, fortran_order or shape is not there");
     if (fortran && header.shape.size() > 1)
       return wrong("npy: Fortran order; save it with order='C'");
     return finish(header);
@@ -243,7 +244,8 @@ class NpyDict {
         n = n * 10 + static_cast<std::uint64_t>(text_[p_++] - '0');
       }
       if (p_ == begin) return expected("a dimension");
-      if (header.shape.size() == kDimensionsMax) return wrong("npy header: more than 64 dimensions");
+      if (header.shape.size() == kDimensionsMax)
+        return wrong("npy header: more than 64 dimensions");
       header.shape.push_back(n);
       if (take(',')) continue;
       if (!take(')')) return expected("',' or ')'");
@@ -279,7 +281,8 @@ std::uint64_t ArrayHeader::row_bytes() const { return width * element_bytes(elem
 Result<std::optional<ArrayHeader>> read_npy_header(std::string_view head, std::size_t& at) {
   at = 0;
   const std::size_t shared = std::min(head.size(), kNpyMagic.size());
-  if (head.substr(0, shared) != kNpyMagic.substr(0, shared)) return wrong("npy: not the magic bytes");
+  if (head.substr(0, shared) != kNpyMagic.substr(0, shared))
+    return wrong("npy: not the magic bytes");
   if (head.size() < 8) return std::optional<ArrayHeader>{};
   at = 6;
   const int major = head[6];
@@ -379,7 +382,8 @@ ParseProgress ArrayParser::parse(std::string_view bytes, std::uint64_t offset, b
   while (row_ < header_->rows && bytes.size() - at >= row_bytes) {
     const std::string_view row = bytes.substr(at, row_bytes);
     if (header_->element == Element::kBool) {
-      const auto odd = std::find_if(row.begin(), row.end(), [](char c) { return c != 0 && c != 1; });
+      const auto odd =
+          std::find_if(row.begin(), row.end(), [](char c) { return c != 0 && c != 1; });
       if (odd != row.end()) {
         ++row_;
         BadRecord record{offset + at, static_cast<std::uint64_t>(odd - row.begin()) + 1,

@@ -21,11 +21,24 @@
 namespace dlrun::io {
 
 struct ArrayHeader {
-  enum class Element : std::uint8_t { kU1, kBool, kI1, kI2, kI4, kU2, kI8, kU4, kU8, kF2, kF4, kF8 };
+  enum class Element : std::uint8_t {
+    kU1,
+    kBool,
+    kI1,
+    kI2,
+    kI4,
+    kU2,
+    kI8,
+    kU4,
+    kU8,
+    kF2,
+    kF4,
+    kF8
+  };
   Element element = Element::kU1;
   bool big_endian = false;
   std::uint64_t rows = 0;
-  std::uint64_t width = 1;          ///< values of a row
+  std::uint64_t width = 1;           ///< values of a row
   std::vector<std::uint64_t> shape;  ///< all dimensions
   std::uint64_t data_offset = 0;
 

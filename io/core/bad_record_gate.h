@@ -3,8 +3,8 @@
 ///   fail        the first one ends the input
 ///   skip        passed over, at most records_max
 ///   quarantine  passed over and kept for a person, at most records_max (0 = as many as fit)
-/// A quarantined record is one line of JSON: uri, offset, line, column, reason, and the bytes of the
-/// record in base64, cut at kQuarantinedBytesMax.
+/// A quarantined record is one line of JSON: uri, offset, line, column, reason, and the bytes of
+/// the record in base64, cut at kQuarantinedBytesMax.
 /// Threads: single owner.
 
 #include <cstdint>

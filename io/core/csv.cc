@@ -55,7 +55,8 @@ std::optional<Trouble> next_field(std::string_view line, std::size_t& at, const 
   } else {
     const char* const start = p;
     for (; p != end && *p != options.delimiter; ++p) {
-      if (*p == '"') return Trouble{place(p), "a quote within a field that does not begin with one"};
+      if (*p == '"')
+        return Trouble{place(p), "a quote within a field that does not begin with one"};
       if (*p == 0) return Trouble{place(p), "a NUL byte"};
       if (*p == '\r') return Trouble{place(p), "a carriage return that does not end the line"};
       if (*p == '\n') return Trouble{place(p), "a newline within a record"};
@@ -181,8 +182,7 @@ Result<Schema> infer_csv(std::string_view head, bool whole, const CsvOptions& op
           if (seen > kFieldsMax) return Trouble{0, "more than 65536 fields"};
           if (first) guesses.push_back({std::to_string(i), {}, false});
           if (i >= guesses.size()) return std::nullopt;
-          const std::string text =
-              field.doubled ? undoubled(field.text) : std::string(field.text);
+          const std::string text = field.doubled ? undoubled(field.text) : std::string(field.text);
           Guess& guess = guesses[i];
           if (names)
             guess.name = text;

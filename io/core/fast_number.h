@@ -1,9 +1,11 @@
 #pragma once
-/// io/core/fast_number.h: read_float and read_id (number.h) for text that goes on behind the number:
-/// eight digits at a time where 24 bytes can be read, else the plain way. Same values, same errors.
+/// io/core/fast_number.h: read_float and read_id (number.h) for text that goes on behind the
+/// number: eight digits at a time where 24 bytes can be read, else the plain way. Same values, same
+/// errors.
 /// Source: D. Lemire, "Quickly parsing eight digits" (2018); Clinger (PLDI 1990).
-/// A mantissa <= 2^53 over 10^15 at most is one division in f64, correctly rounded; rounding that to
-/// f32 is rounding the number itself unless the f64 lies exactly between two f32, which is looked at.
+/// A mantissa <= 2^53 over 10^15 at most is one division in f64, correctly rounded; rounding that
+/// to f32 is rounding the number itself unless the f64 lies exactly between two f32, which is
+/// looked at.
 
 #include <bit>
 #include <cfloat>
@@ -17,8 +19,8 @@ namespace fast {
 
 inline constexpr std::ptrdiff_t kReadable = 24;
 inline constexpr std::uint64_t kPowers10[] = {
-    1ull,          10ull,          100ull,          1000ull,          10000ull,         100000ull,
-    1000000ull,    10000000ull,    100000000ull,    1000000000ull,    10000000000ull};
+    1ull,       10ull,       100ull,       1000ull,       10000ull,      100000ull,
+    1000000ull, 10000000ull, 100000000ull, 1000000000ull, 10000000000ull};
 inline constexpr double kPowersF64[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                         1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
 
@@ -76,7 +78,8 @@ inline FloatToken read_float_fast(const char* const begin, const char* end) {
   if (*p == '.') {
     const std::uint64_t first = fast::load(++p);
     fraction = fast::digits(first);
-    if (fraction != 0) mantissa = mantissa * fast::kPowers10[fraction] + fast::value(first, fraction);
+    if (fraction != 0)
+      mantissa = mantissa * fast::kPowers10[fraction] + fast::value(first, fraction);
     p += fraction;
     if (fraction == 8) {
       const std::uint64_t second = fast::load(p);
@@ -93,7 +96,8 @@ inline FloatToken read_float_fast(const char* const begin, const char* end) {
     value = static_cast<float>(static_cast<std::int64_t>(mantissa));
     if (fraction != 0) value /= static_cast<float>(fast::kPowersF64[fraction]);
   } else {
-    const double exact = static_cast<double>(static_cast<std::int64_t>(mantissa)) / fast::kPowersF64[fraction];
+    const double exact =
+        static_cast<double>(static_cast<std::int64_t>(mantissa)) / fast::kPowersF64[fraction];
     const bool between = (std::bit_cast<std::uint64_t>(exact) & 0x1fffffff) == 0x10000000;
     if (between || exact < static_cast<double>(FLT_MIN)) return read_float(begin, end);
     value = static_cast<float>(exact);

@@ -92,7 +92,8 @@ std::optional<std::string> JsonLinesParser::value(std::string_view path, JsonKin
     if (in_list_) return "null within an array";
     return std::nullopt;  // as if it were absent
   }
-  if (!in_list_ && spec.width != 1) return std::string("an array is wanted, not ") + kind_name(kind);
+  if (!in_list_ && spec.width != 1)
+    return std::string("an array is wanted, not ") + kind_name(kind);
   if (kind != kind_of(spec.type))
     return std::string(kind_name(kind)) + " is no " + type_name(spec.type);
   Column& column = table_->columns[i];
@@ -151,7 +152,8 @@ class Guesser final : public JsonVisitor {
     in_list_ = true;
     Guess* const guess = at(path);
     if (guess == nullptr) return "more than 65536 fields";
-    if (guess->records > 0 && !guess->list) return "an array in one record, a single value in another";
+    if (guess->records > 0 && !guess->list)
+      return "an array in one record, a single value in another";
     guess->list = true;
     ++guess->records;
     return std::nullopt;

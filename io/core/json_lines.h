@@ -1,9 +1,9 @@
 #pragma once
 /// io/core/json_lines.h: JSON lines -> typed columns: one object a line (json_scan.h says what is
 /// refused). A field of the schema names a path ("user.id"); its width 1 takes a scalar, n an array
-/// of n, 0 an array of any length. null or an absent key is a missing value. What the schema does not
-/// name is checked as JSON and left out. Numbers go to number types alone, strings to text, hashed
-/// and dictionary, true and false to boolean; an int64 takes no fraction or exponent.
+/// of n, 0 an array of any length. null or an absent key is a missing value. What the schema does
+/// not name is checked as JSON and left out. Numbers go to number types alone, strings to text,
+/// hashed and dictionary, true and false to boolean; an int64 takes no fraction or exponent.
 
 #include <map>
 #include <memory>
@@ -17,8 +17,8 @@ namespace dlrun::io {
 class JsonLinesParser final : public LineParser, private JsonVisitor {
  public:
   /// kInvalidArgument: check_schema.
-  static Result<std::unique_ptr<JsonLinesParser>> make(
-      const Schema& schema, std::uint64_t record_bytes_max = 256 * 1024);
+  static Result<std::unique_ptr<JsonLinesParser>> make(const Schema& schema,
+                                                       std::uint64_t record_bytes_max = 256 * 1024);
   void prepare(Table& table) const override;
 
  protected:

@@ -227,7 +227,8 @@ bool JsonScanner::escape(std::string& out) {
   if (!hex4(code)) return false;
   if (code >= 0xdc00 && code < 0xe000) return wrong(at, "half of a surrogate pair");
   if (code >= 0xd800 && code < 0xdc00) {
-    if (end_ - p_ < 2 || p_[0] != '\\' || p_[1] != 'u') return wrong(at, "half of a surrogate pair");
+    if (end_ - p_ < 2 || p_[0] != '\\' || p_[1] != 'u')
+      return wrong(at, "half of a surrogate pair");
     p_ += 2;
     std::uint32_t low = 0;
     if (!hex4(low)) return false;
@@ -242,7 +243,7 @@ bool JsonScanner::hex4(std::uint32_t& out) {
   for (int i = 0; i < 4; ++i, ++p_) {
     if (p_ == end_) return unexpected("a hexadecimal digit");
     const char c = *p_;
-    const int digit = is_digit(c)             ? c - '0'
+    const int digit = is_digit(c)            ? c - '0'
                       : c >= 'a' && c <= 'f' ? c - 'a' + 10
                       : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                              : -1;

@@ -3,8 +3,8 @@
 /// tree: for each value its path ("user.id": keys of nested objects joined with dots), its kind and
 /// its text. Arrays hold scalars of one level.
 /// Refused: bytes that are not UTF-8, control bytes within strings, lone surrogates, numbers that
-/// JSON does not know (+1, 01, .5, 1., nan), a key twice in one object, arrays within arrays, objects
-/// within arrays, depth over 64.
+/// JSON does not know (+1, 01, .5, 1., nan), a key twice in one object, arrays within arrays,
+/// objects within arrays, depth over 64.
 
 #include <string>
 #include <string_view>

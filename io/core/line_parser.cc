@@ -16,7 +16,8 @@ std::size_t record_length(std::string_view bytes, bool quoted_newlines) {
   const char* p = begin;
   for (;;) {
     const char* const newline = find(p, '\n');
-    if (!quoted_newlines) return newline == nullptr ? 0 : static_cast<std::size_t>(newline + 1 - begin);
+    if (!quoted_newlines)
+      return newline == nullptr ? 0 : static_cast<std::size_t>(newline + 1 - begin);
     const char* const open = find(p, '"');
     if (open == nullptr || (newline != nullptr && newline < open))
       return newline == nullptr ? 0 : static_cast<std::size_t>(newline + 1 - begin);
@@ -64,7 +65,8 @@ ParseProgress LineParser::parse(std::string_view bytes, std::uint64_t offset, bo
     if (line.size() > most) {
       first_ = false;
       passing_over_ = length == 0;
-      Trouble trouble{0, "record of more than " + std::to_string(rules_.record_bytes_max) + " bytes"};
+      Trouble trouble{0,
+                      "record of more than " + std::to_string(rules_.record_bytes_max) + " bytes"};
       if (rules_.quoted_newlines) {
         trouble.reason += " (a quote that nobody closes?)";
         trouble.fatal = true;

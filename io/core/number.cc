@@ -64,7 +64,8 @@ FloatToken read_float(const char* begin, const char* end) {
     }
   }
   const bool exponent = p != end && (*p == 'e' || *p == 'E');
-  if (digits == 0 || exponent || mantissa > (1u << 24)) return read_slow<FloatToken>(begin, first, end);
+  if (digits == 0 || exponent || mantissa > (1u << 24))
+    return read_slow<FloatToken>(begin, first, end);
   float value = static_cast<float>(mantissa);
   if (fraction > 0) value /= kPowers[fraction];
   return {p, negative ? -value : value, NumberError::kNone};

@@ -65,7 +65,8 @@ ParseProgress RecordIoParser::parse(std::string_view bytes, std::uint64_t offset
       if (little<std::uint32_t>(rest, p) != kRecordIoMagic)
         why = "not the magic number";
       else if (!fits_in)
-        why = p == 0 ? "a later part of a record without its first" : "a record without its last part";
+        why = p == 0 ? "a later part of a record without its first"
+                     : "a record without its last part";
       if (why != nullptr) {
         searching_ = true;
         return bad(at + (p == 0 ? 1 : p), p, why);

@@ -1,9 +1,9 @@
 #pragma once
 /// io/core/record_io.h: RecordIO files as MXNet and XGBoost write them (dmlc-core): u32 magic, u32
 /// kind and length, payload, padding with zeros to 4 bytes; little endian.
-/// Source: dmlc-core include/dmlc/recordio.h. A payload that holds the magic number at a multiple of 4
-/// is written in parts (kinds 1, 2..., 3) with the number between them left out; so the number at a
-/// multiple of 4 of the file, with kind 0 or 1, is the start of a record and nothing else.
+/// Source: dmlc-core include/dmlc/recordio.h. A payload that holds the magic number at a multiple
+/// of 4 is written in parts (kinds 1, 2..., 3) with the number between them left out; so the number
+/// at a multiple of 4 of the file, with kind 0 or 1, is the start of a record and nothing else.
 /// After a bad record reading goes on at the next start. A file that ends within a record: fatal.
 /// Bounds: payload <= record_bytes_max.
 

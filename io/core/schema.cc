@@ -147,7 +147,8 @@ std::optional<std::string> FieldWriter::put(std::string_view text, Column& colum
   }
   if (why) {
     *why = quoted(text) + " is no " + type_name(spec_.type) + ": " + *why;
-    if (spec_.inferred) *why += " (the type is inferred from the first records; it may be declared)";
+    if (spec_.inferred)
+      *why += " (the type is inferred from the first records; it may be declared)";
   }
   return why;
 }

@@ -61,9 +61,9 @@ struct Column {
     std::memcpy(data.data() + at, &value, sizeof value);
   }
   void push_bytes(std::string_view value);
-  void push_zero();                ///< one value
-  void end_row(bool has = true);   ///< a row's values are there
-  std::size_t bytes() const;       ///< in use
+  void push_zero();               ///< one value
+  void end_row(bool has = true);  ///< a row's values are there
+  std::size_t bytes() const;      ///< in use
 };
 
 struct Table {

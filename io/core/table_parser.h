@@ -1,7 +1,8 @@
 #pragma once
 /// io/core/table_parser.h: bytes of a file, in order, in pieces of any size -> rows of a Table. How
 /// the pieces are cut changes nothing in what comes out. Every typed format is one of these; who
-/// reads the file and what becomes of a bad record is the caller's affair (io/source/table_reader.h).
+/// reads the file and what becomes of a bad record is the caller's affair
+/// (io/source/table_reader.h).
 /// Errors: a BadRecord; the table is as before the record. Never throws but bad_alloc.
 /// Threads: single owner. One file each: start anew for the next.
 

@@ -79,7 +79,8 @@ class Wire {
     if (failed()) return false;
     field = static_cast<std::uint32_t>(value >> 3);
     type = value & 7;
-    if (value >> 3 == 0 || value > 0xffffffffu) return wrong("protobuf: a field number that is none");
+    if (value >> 3 == 0 || value > 0xffffffffu)
+      return wrong("protobuf: a field number that is none");
     return true;
   }
   std::string_view bytes() {
@@ -243,7 +244,8 @@ std::optional<Trouble> ExampleDecoder::decode(std::string_view payload, Table& t
     const auto twice = [&] { (void)values.wrong("feature " + quoted(key) + " comes twice"); };
     if (place == places_.end()) {
       if (!others.insert(key).second) return twice();
-      if (kind != Kind::kNone) each_value(values, kind, [](std::string_view, float, std::int64_t) {});
+      if (kind != Kind::kNone)
+        each_value(values, kind, [](std::string_view, float, std::int64_t) {});
       return;
     }
     const std::size_t i = place->second;

@@ -2,11 +2,13 @@
 /// io/core/tf_example.h: tf.train.Example, read from its bytes without a protobuf library.
 ///   Example{features=1} Features{map<string, Feature>=1} Feature{bytes=1 | float=2 | int64=3 list}
 ///   each list {repeated value=1}, numbers packed or not.
-/// Source: tensorflow/core/example/{example,feature}.proto; protobuf.dev/programming-guides/encoding.
+/// Source: tensorflow/core/example/{example,feature}.proto;
+/// protobuf.dev/programming-guides/encoding.
 /// A field of the schema takes one kind: int64 <- int64_list; float32, float64 <- float_list; text,
 /// hashed, dictionary <- bytes_list; boolean <- int64_list of 0 and 1. Width 1 takes exactly one
-/// value, n exactly n, 0 any number. A feature that is absent or holds no kind, or no value where the
-/// width is not 0, is missing. What the schema does not name is checked as protobuf and left out.
+/// value, n exactly n, 0 any number. A feature that is absent or holds no kind, or no value where
+/// the width is not 0, is missing. What the schema does not name is checked as protobuf and left
+/// out.
 /// Refused: a feature twice (protobuf would take the last), groups, what does not fit its length.
 /// Floats are bits: nan and inf are kept, as everything binary.
 
@@ -30,7 +32,8 @@ class ExampleDecoder final : public PayloadDecoder {
 };
 
 /// The schema that these payloads tell, fields by name: width 1 where each has exactly one value,
-/// else 0; may_miss where one lacks it. kInvalidArgument: none, one that does not decode, two kinds.
+/// else 0; may_miss where one lacks it. kInvalidArgument: none, one that does not decode, two
+/// kinds.
 Result<Schema> infer_example(const std::vector<std::string_view>& payloads);
 
 }  // namespace dlrun::io

@@ -30,10 +30,10 @@ ParseProgress TfRecordParser::parse(std::string_view bytes, std::uint64_t offset
   };
   const auto ends = [&](std::uint64_t wanted) {
     const std::size_t have = bytes.size() - at;
-    return bad(bytes.size(), have,
-               "the file ends within a record: " + std::to_string(wanted - have) +
-                   " bytes are missing",
-               true);
+    return bad(
+        bytes.size(), have,
+        "the file ends within a record: " + std::to_string(wanted - have) + " bytes are missing",
+        true);
   };
   while (at < bytes.size()) {
     const std::string_view rest = bytes.substr(at);
@@ -63,8 +63,9 @@ ParseProgress TfRecordParser::parse(std::string_view bytes, std::uint64_t offset
       if (length > ~std::uint64_t{0} - kTfHeaderBytes - kTfFooterBytes)
         return bad(bytes.size(), 0, "a record of " + std::to_string(length) + " bytes", true);
       passing_over_ = length + kTfHeaderBytes + kTfFooterBytes;
-      return bad(at, 0, "record of " + std::to_string(length) + " bytes; at most " +
-                            std::to_string(record_bytes_max_));
+      return bad(at, 0,
+                 "record of " + std::to_string(length) + " bytes; at most " +
+                     std::to_string(record_bytes_max_));
     }
     const auto payload_bytes = static_cast<std::size_t>(length);
     const std::size_t whole = kTfHeaderBytes + payload_bytes + kTfFooterBytes;
@@ -91,9 +92,10 @@ ParseProgress TfRecordParser::parse(std::string_view bytes, std::uint64_t offset
     at += whole;
   }
   if (last && passing_over_ > 0)
-    return bad(at, 0, "the file ends within a record: " + std::to_string(passing_over_) +
-                          " bytes are missing",
-               true);
+    return bad(
+        at, 0,
+        "the file ends within a record: " + std::to_string(passing_over_) + " bytes are missing",
+        true);
   return {at, std::nullopt};
 }
 

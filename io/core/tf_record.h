@@ -2,11 +2,11 @@
 /// io/core/tf_record.h: TFRecord files: u64 length, its masked CRC-32C, the payload, its masked
 /// CRC-32C; little endian. Both sums are always checked.
 /// Source: tensorflow/core/lib/io/record_writer.h.
-/// A record cannot be found from the middle of a file (a payload may hold a TFRecord file), so a file
-/// is one split.
-/// Bad payload sum, payload that does not decode: that record is bad, the next follows it. Bad length
-/// sum: reading goes on at the next place where both sums hold. Too long: passed over without being
-/// held. A file that ends within a record: fatal.
+/// A record cannot be found from the middle of a file (a payload may hold a TFRecord file), so a
+/// file is one split.
+/// Bad payload sum, payload that does not decode: that record is bad, the next follows it. Bad
+/// length sum: reading goes on at the next place where both sums hold. Too long: passed over
+/// without being held. A file that ends within a record: fatal.
 /// Bounds: payload <= record_bytes_max.
 
 #include <memory>

@@ -76,9 +76,9 @@ ParseProgress TokenParser::parse(std::string_view bytes, std::uint64_t offset, b
       }
       if (n > options_.document_tokens_max) {
         passing_over_ = !whole;
-        return bad(at + n * size, 0,
-                   "a document of more than " + std::to_string(options_.document_tokens_max) +
-                       " tokens");
+        return bad(
+            at + n * size, 0,
+            "a document of more than " + std::to_string(options_.document_tokens_max) + " tokens");
       }
     }
     if (!whole) {

@@ -2,7 +2,8 @@
 /// io/core/token_file.h: token files: nothing but token ids of u16, u32 or i32, little endian, one
 /// after another -> one column "tokens" of int32.
 ///   sequence_length n  a record is n tokens in a row; the last, shorter one: see tail
-///   sequence_length 0  a record is a document: the tokens up to and with the separator; one without
+///   sequence_length 0  a record is a document: the tokens up to and with the separator; one
+///   without
 ///                      it at the end of the file: see tail (kPad: kept as it is)
 /// Bad records: an id >= vocabulary (its sequence), a document of more than document_tokens_max.
 /// Fatal: a file that ends within a token; with kFail a short tail.

@@ -47,8 +47,7 @@ Result<std::size_t> ByteStream::decode(std::span<char> out) {
       over_ = !*another;
       continue;
     }
-    const auto step =
-        decoder_->step({buffer_.data() + begin_, end_ - begin_}, out.subspan(made));
+    const auto step = decoder_->step({buffer_.data() + begin_, end_ - begin_}, out.subspan(made));
     if (!step) return give(trouble(step.error().code, step.error().context).value());
     begin_ += step->taken;
     at_ += step->taken;

@@ -2,8 +2,8 @@
 /// io/source/byte_stream.h: the bytes of a file from its start, decoded when it is compressed
 /// (codec.h), in order.
 /// Errors: of File. Of a compressed file kCorrupt: "gzip, byte N of the file: REASON (M bytes were
-/// decoded before it)"; a file that ends too early says so in the same form. What was decoded before
-/// the trouble is given first. kResourceExhausted: it needs too much memory to decode.
+/// decoded before it)"; a file that ends too early says so in the same form. What was decoded
+/// before the trouble is given first. kResourceExhausted: it needs too much memory to decode.
 /// Bounds: one buffer of kStreamBytes and the decoder's memory.
 /// Threads: one owner.
 

@@ -1,7 +1,7 @@
 #pragma once
-/// io/source/chunk_reader.h: the text of a split in pieces of whole lines. SplitReader reads a plain
-/// file from any place; StreamLines a compressed one, which can be read only from its start and so
-/// belongs whole to the split that begins there: the file's other splits hold no record.
+/// io/source/chunk_reader.h: the text of a split in pieces of whole lines. SplitReader reads a
+/// plain file from any place; StreamLines a compressed one, which can be read only from its start
+/// and so belongs whole to the split that begins there: the file's other splits hold no record.
 /// Errors: of File; kCorrupt: a damaged compressed file (byte_stream.h), after the lines before the
 /// damage.
 /// Threads: one owner.

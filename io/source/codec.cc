@@ -14,9 +14,10 @@ namespace dlrun::io {
 
 namespace {
 
-constexpr std::string_view kXzMagic{"\xfd"
-                                    "7zXZ\0",
-                                    6};
+constexpr std::string_view kXzMagic{
+    "\xfd"
+    "7zXZ\0",
+    6};
 constexpr std::string_view kBzip2Block{"\x31\x41\x59\x26\x53\x59", 6};
 constexpr std::string_view kBzip2End{"\x17\x72\x45\x38\x50\x90", 6};
 
@@ -51,8 +52,7 @@ class GzipDecoder final : public Decoder {
     const int code = ::inflate(&stream_, Z_NO_FLUSH);
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
       return corrupt(stream_.msg != nullptr ? stream_.msg : "bytes that are no gzip");
-    return Step{in_before - stream_.avail_in, out_before - stream_.avail_out,
-                code == Z_STREAM_END};
+    return Step{in_before - stream_.avail_in, out_before - stream_.avail_out, code == Z_STREAM_END};
   }
 
  private:
@@ -114,8 +114,8 @@ class XzDecoder final : public Decoder {
     if (code == LZMA_MEM_ERROR) return fail(Errc::kResourceExhausted, "no memory for a decoder");
     if (code == LZMA_MEMLIMIT_ERROR)
       return fail(Errc::kResourceExhausted,
-                  "it needs " + std::to_string(::lzma_memusage(&stream_)) + " bytes to decode; at most " +
-                      std::to_string(kDecoderBytesMax));
+                  "it needs " + std::to_string(::lzma_memusage(&stream_)) +
+                      " bytes to decode; at most " + std::to_string(kDecoderBytesMax));
     if (code != LZMA_OK && code != LZMA_STREAM_END && code != LZMA_BUF_ERROR)
       return corrupt(code == LZMA_FORMAT_ERROR    ? "bytes that are no xz"
                      : code == LZMA_OPTIONS_ERROR ? "options that this decoder does not know"

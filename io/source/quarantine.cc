@@ -22,8 +22,8 @@ Status Quarantine::append(std::string_view line) {
   struct stat st {};
   if (::fstat(fd_, &st) != 0) return fail_errno("stat " + path_);
   if (static_cast<std::uint64_t>(st.st_size) + line.size() > bytes_max_)
-    return fail(Errc::kResourceExhausted, path_ + ": the quarantine is full (" +
-                                              std::to_string(bytes_max_) + " bytes)");
+    return fail(Errc::kResourceExhausted,
+                path_ + ": the quarantine is full (" + std::to_string(bytes_max_) + " bytes)");
   ssize_t n = 0;
   do n = ::write(fd_, line.data(), line.size());
   while (n < 0 && errno == EINTR);

@@ -1,6 +1,6 @@
 #pragma once
-/// io/source/quarantine.h: the file that keeps bad records for a person (BadRecordGate). Each line is
-/// one append, so that several feeders may share a file.
+/// io/source/quarantine.h: the file that keeps bad records for a person (BadRecordGate). Each line
+/// is one append, so that several feeders may share a file.
 /// Bounds: bytes_max; a line that would pass it is refused.
 /// Errors: kIo and kin with the path; kResourceExhausted: full.
 /// Threads: one owner.

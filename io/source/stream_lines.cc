@@ -107,8 +107,7 @@ Result<std::unique_ptr<ChunkReader>> open_chunks(Source& source, const Split& sp
   if (split.begin != 0) return std::unique_ptr<ChunkReader>(std::make_unique<NoLines>());
   auto stream = ByteStream::open(std::move(file));
   if (!stream) return fail_as(split.uri, stream);
-  return std::unique_ptr<ChunkReader>(
-      std::make_unique<StreamLines>(std::move(*stream), options));
+  return std::unique_ptr<ChunkReader>(std::make_unique<StreamLines>(std::move(*stream), options));
 }
 
 }  // namespace dlrun::io

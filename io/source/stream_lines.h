@@ -26,10 +26,10 @@ class StreamLines final : public ChunkReader {
   const ChunkOptions options_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;
-  std::uint64_t offset_ = 0;     ///< decoded, of buffer_[begin_]
-  std::uint64_t lines_ = 0;      ///< newlines before the last piece
-  std::string_view given_;       ///< the last piece
-  std::uint64_t given_at_ = 0;   ///< its offset
+  std::uint64_t offset_ = 0;    ///< decoded, of buffer_[begin_]
+  std::uint64_t lines_ = 0;     ///< newlines before the last piece
+  std::string_view given_;      ///< the last piece
+  std::uint64_t given_at_ = 0;  ///< its offset
   bool last_ = false;
   std::optional<Error> broken_;  ///< told when what came before it is given
 };

@@ -1,7 +1,7 @@
 #pragma once
-/// io/source/table_reader.h: a file of a typed format, compressed or not -> rows of a Table, under the
-/// policy for bad records. A damaged compressed file is a bad record that takes the rest of the file
-/// with it.
+/// io/source/table_reader.h: a file of a typed format, compressed or not -> rows of a Table, under
+/// the policy for bad records. A damaged compressed file is a bad record that takes the rest of the
+/// file with it.
 /// Errors: Errc::kInvalidArgument in the form of describe() when the policy says that it is over;
 /// those of File and Quarantine with the URI.
 /// Bounds: one buffer of kStreamBytes + record_bytes_max, which grows as records need it.
@@ -20,8 +20,8 @@ namespace dlrun::io {
 
 class TableReader {
  public:
-  /// `parser`: new. `gate` and `quarantine` (null unless the policy is quarantine) are of the input:
-  /// they outlive it.
+  /// `parser`: new. `gate` and `quarantine` (null unless the policy is quarantine) are of the
+  /// input: they outlive it.
   TableReader(std::string uri, std::unique_ptr<ByteStream> stream,
               std::unique_ptr<TableParser> parser, BadRecordGate& gate, Quarantine* quarantine);
 

@@ -115,7 +115,8 @@ TEST(TfRecord, ARecordThatIsTooLongIsPassedOver) {
   EXPECT_THAT(outcome_of(tf(100), cut), HasSubstr("the file ends within a record"));
   std::string huge = raw<std::uint64_t>({~0ull});
   huge += raw<std::uint32_t>({masked(crc32c(huge))});
-  EXPECT_THAT(outcome_of(tf(100), huge), StartsWith("!@0:1 a record of 18446744073709551615 bytes"));
+  EXPECT_THAT(outcome_of(tf(100), huge),
+              StartsWith("!@0:1 a record of 18446744073709551615 bytes"));
 }
 
 TEST(TfRecord, SurvivesTruncationAndMutationAndPiecesOfAnySize) {
@@ -144,7 +145,8 @@ TEST(RecordIo, GoesOnAtTheNextRecordAfterDamage) {
   const std::string one = record_io_frame("first"), three = record_io_frame("third");
   std::string two = record_io_frame("second!");
   two[0] ^= 1;
-  EXPECT_EQ(outcome_of(record_io(), one + two + three), "first\nthird\n@16:1 not the magic number\n");
+  EXPECT_EQ(outcome_of(record_io(), one + two + three),
+            "first\nthird\n@16:1 not the magic number\n");
   two = record_io_frame("second!");
   two.back() = 1;
   EXPECT_EQ(outcome_of(record_io(), one + two + three),
@@ -180,8 +182,9 @@ std::string npy(const std::string& dict, const std::string& data, int version = 
 
 TEST(Npy, ReadsEveryTypeInBothByteOrders) {
   const auto one = [](const std::string& type, const std::string& data) {
-    return outcome_of(array(ArrayFormat::kNpy),
-                      npy("{'descr': '" + type + "', 'fortran_order': False, 'shape': (2,), }\n", data));
+    return outcome_of(
+        array(ArrayFormat::kNpy),
+        npy("{'descr': '" + type + "', 'fortran_order': False, 'shape': (2,), }\n", data));
   };
   EXPECT_EQ(one("|u1", "\x01\xff"), "1\n255\n");
   EXPECT_EQ(one("|i1", "\x01\xff"), "1\n-1\n");
@@ -205,10 +208,11 @@ TEST(Npy, ReadsEveryTypeInBothByteOrders) {
 
 TEST(Npy, TurnsEveryHalfIntoTheFloatOfItsFormula) {
   std::string data;
-  for (std::uint32_t i = 0; i < 65536; ++i) data += raw<std::uint16_t>({static_cast<std::uint16_t>(i)});
+  for (std::uint32_t i = 0; i < 65536; ++i)
+    data += raw<std::uint16_t>({static_cast<std::uint16_t>(i)});
   ArrayParser parser(ArrayFormat::kNpy);
-  const Outcome out = parse_whole(
-      parser, npy("{'descr':'<f2','fortran_order':False,'shape':(65536,)}", data));
+  const Outcome out =
+      parse_whole(parser, npy("{'descr':'<f2','fortran_order':False,'shape':(65536,)}", data));
   ASSERT_EQ(out.table.rows, 65536u);
   const auto values = out.table.columns[0].as<float>();
   for (std::uint32_t i = 0; i < 65536; ++i) {
@@ -277,9 +281,11 @@ TEST(Npy, TheNextFileOfAnInputMustHaveTheSameRows) {
     const auto progress = parser.parse(file, 0, true, table);
     return progress.bad ? progress.bad->reason : "";
   };
-  EXPECT_EQ(add(npy("{'descr':'<f4','fortran_order':False,'shape':(1,2)}", raw<float>({1, 2}))), "");
-  EXPECT_EQ(add(npy("{'descr':'>f4','fortran_order':False,'shape':(1,2)}", raw<float>({3, 4}, true))),
+  EXPECT_EQ(add(npy("{'descr':'<f4','fortran_order':False,'shape':(1,2)}", raw<float>({1, 2}))),
             "");
+  EXPECT_EQ(
+      add(npy("{'descr':'>f4','fortran_order':False,'shape':(1,2)}", raw<float>({3, 4}, true))),
+      "");
   EXPECT_EQ(add(npy("{'descr':'<f4','fortran_order':False,'shape':(1,3)}", raw<float>({1, 2, 3}))),
             "rows of 3 float32; those of the first file of the input are 2 float32");
   EXPECT_EQ(text_of(table), "[1 2]\n[3 4]\n");
@@ -313,13 +319,13 @@ TEST(Idx, RefusesWhatItCannotReadAndSaysWhy) {
   const MakeParser make = array(ArrayFormat::kIdx);
   EXPECT_EQ(outcome_of(make, idx(7, {1}, "a")), "!@0:3 idx: elements of type 7\n");
   EXPECT_EQ(outcome_of(make, "abcd"), "!@0:1 idx: not the magic bytes\n");
-  EXPECT_EQ(outcome_of(make, idx(8, {}, "")),
-            "!@0:4 an array without dimensions has no records\n");
+  EXPECT_EQ(outcome_of(make, idx(8, {}, "")), "!@0:4 an array without dimensions has no records\n");
   EXPECT_EQ(outcome_of(make, idx(8, {1}, "ab")), "97\n!@9:1 bytes after the last row\n");
   EXPECT_EQ(outcome_of(make, idx(8, {2, 2}, "abc")),
             "[97 98]\n!@14:2 the file ends within row 2; its header says 2\n");
   expect_truncation_is_safe(make, idx(0xb, {3, 2}, "aabbccddeeff"));
-  expect_mutations_are_safe(make, idx(0xb, {3, 2}, "aabbccddeeff"), {"\0\x01\x02\x08\x0b", 5}, 500, 8);
+  expect_mutations_are_safe(make, idx(0xb, {3, 2}, "aabbccddeeff"), {"\0\x01\x02\x08\x0b", 5}, 500,
+                            8);
 }
 
 // ---- token files

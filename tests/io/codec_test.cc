@@ -47,10 +47,9 @@ std::string zstd(const std::string& text, int window_log = 0) {
 std::string xz(const std::string& text) {
   std::string out(::lzma_stream_buffer_bound(text.size()), '\0');
   std::size_t at = 0;
-  EXPECT_EQ(::lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr,
-                                      reinterpret_cast<const std::uint8_t*>(text.data()),
-                                      text.size(), reinterpret_cast<std::uint8_t*>(out.data()), &at,
-                                      out.size()),
+  EXPECT_EQ(::lzma_easy_buffer_encode(
+                1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const std::uint8_t*>(text.data()),
+                text.size(), reinterpret_cast<std::uint8_t*>(out.data()), &at, out.size()),
             LZMA_OK);
   out.resize(at);
   return out;
@@ -97,7 +96,8 @@ std::string read_all(const std::string& file, std::size_t piece, Error* error = 
 std::string noise(std::size_t n, std::uint64_t seed) {
   SplitMix64 rng(seed);
   std::string text;
-  while (text.size() < n) text += std::to_string(rng.below(1000)) + (rng.below(9) == 0 ? "\n" : " ");
+  while (text.size() < n)
+    text += std::to_string(rng.below(1000)) + (rng.below(9) == 0 ? "\n" : " ");
   return text;
 }
 
@@ -107,7 +107,9 @@ TEST(Codec, IsKnownByContentAndPlainBytesAreLeftAlone) {
     EXPECT_EQ(codec_of(form.pack("")), form.codec) << form.name;
   }
   EXPECT_EQ(codec_of(std::string("\x53\x2a\x4d\x18", 4)), Codec::kZstd);
-  for (const char* text : {"", "1 3:4\n", "BZh9 is a word,", "BZh", "\x1f\x8b", "PK\x03\x04", "\xfd" "7z"})
+  for (const char* text : {"", "1 3:4\n", "BZh9 is a word,", "BZh", "\x1f\x8b", "PK\x03\x04",
+                           "\xfd"
+                           "7z"})
     EXPECT_EQ(codec_of(text), Codec::kNone) << text;
   EXPECT_EQ(read_all("plain text", 3), "plain text");
   EXPECT_EQ(read_all("", 3), "");
@@ -149,16 +151,16 @@ TEST(Codec, NamesTheByteWhereGarbageFollowsTheEnd) {
 }
 
 TEST(Codec, AFileCutAtAnyByteGivesAPrefixAndSaysThatItIsCut) {
-  const std::string text = noise(3000, 4);
+  const std::string text = noise(1000, 4);
   for (const Form& form : kForms) {
-    const std::string packed = form.pack(text.substr(0, 1500)) + form.pack(text.substr(1500));
-    const std::size_t first = form.pack(text.substr(0, 1500)).size();
+    const std::string packed = form.pack(text.substr(0, 500)) + form.pack(text.substr(500));
+    const std::size_t first = form.pack(text.substr(0, 500)).size();
     for (std::size_t cut = kCodecHeadBytes; cut < packed.size(); ++cut) {
       Error error;
       const std::string got = read_all(packed.substr(0, cut), 512, &error);
       ASSERT_EQ(got, text.substr(0, got.size())) << form.name << " cut at " << cut;
       if (cut == first) {
-        ASSERT_EQ(got.size(), 1500u);
+        ASSERT_EQ(got.size(), 500u);
         continue;
       }
       ASSERT_EQ(error.code, Errc::kCorrupt) << form.name << " cut at " << cut;
@@ -211,7 +213,8 @@ class OneFile final : public Source {
   std::string bytes_;
 };
 
-std::string lines_of(OneFile& source, std::uint64_t begin, std::uint64_t end, ChunkOptions options) {
+std::string lines_of(OneFile& source, std::uint64_t begin, std::uint64_t end,
+                     ChunkOptions options) {
   auto reader = open_chunks(source, {0, 0, "f", "", begin, end}, options);
   EXPECT_TRUE(reader) << reader.error().to_string();
   std::string text;
@@ -238,10 +241,10 @@ std::string lines_of(OneFile& source, std::uint64_t begin, std::uint64_t end, Ch
 }
 
 TEST(StreamLines, ACompressedFileBelongsWholeToItsFirstSplit) {
-  const std::string text = noise(200'000, 7) + "no newline at the end";
+  const std::string text = noise(30'000, 7) + "no newline at the end";
   for (const Form& form : kForms) {
     OneFile source(form.pack(text));
-    for (const std::uint64_t split : {std::uint64_t{1}, std::uint64_t{10'000}, source.size()}) {
+    for (const std::uint64_t split : {std::uint64_t{1}, std::uint64_t{1000}, source.size()}) {
       EXPECT_TRUE(lines_of(source, 0, split, {1000, 1000}) == text) << form.name;
       if (split == source.size()) continue;
       EXPECT_EQ(lines_of(source, split, source.size(), {1000, 1000}), "") << form.name;

@@ -31,8 +31,7 @@ TEST(Csv, NamesThePlaceOfWhatRfc4180DoesNotAllow) {
             "newlines_in_quotes)\n");
   EXPECT_EQ(answer("1\n"), "@0:1 1 fields; the schema has 2\n");
   EXPECT_EQ(answer("1,a,b,c\n"), "@0:1 4 fields; the schema has 2\n");
-  EXPECT_EQ(answer("x,a\n1,a\n"),
-            "1|a\n@0:1 field 'n': 'x' is no int64: not a number\n");
+  EXPECT_EQ(answer("x,a\n1,a\n"), "1|a\n@0:1 field 'n': 'x' is no int64: not a number\n");
   EXPECT_EQ(answer("7,a\n,b\n"), "7|a\n@4:1 field 'n': no value, and it may not miss\n");
   CsvOptions across;
   across.newlines_in_quotes = true;
@@ -102,16 +101,18 @@ TEST(Csv, InfersTypesFromTheFirstRecordsAndHoldsToThem) {
   EXPECT_EQ((*schema)[2].type, FieldType::kText);
   EXPECT_EQ((*schema)[3].type, FieldType::kInt64);
   EXPECT_TRUE((*schema)[3].may_miss);
-  EXPECT_EQ(outcome_of(csv_of(*schema), "1.5,1,a,1\n"),
-            "@0:1 field 'id': '1.5' is no int64: unexpected '.' (the type is inferred from the first "
-            "records; it may be declared)\n");
+  EXPECT_EQ(
+      outcome_of(csv_of(*schema), "1.5,1,a,1\n"),
+      "@0:1 field 'id': '1.5' is no int64: unexpected '.' (the type is inferred from the first "
+      "records; it may be declared)\n");
   EXPECT_THAT(infer_csv("a,b\n", true, options).error().context, HasSubstr("no record"));
   EXPECT_THAT(infer_csv("a,b\n1,2\n3\n", true, options).error().context,
               HasSubstr("offset 8, column 1: 1 fields; the first record has 2"));
   options.header = false;
-  const auto numbered = infer_csv("\xEF\xBB\xBF"
-                                  "1,x\n",
-                                  true, options);
+  const auto numbered = infer_csv(
+      "\xEF\xBB\xBF"
+      "1,x\n",
+      true, options);
   ASSERT_TRUE(numbered);
   EXPECT_EQ((*numbered)[1].name, "1");
   EXPECT_EQ((*numbered)[0].type, FieldType::kInt64);

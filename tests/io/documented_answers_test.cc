@@ -72,8 +72,7 @@ std::string bits(const Table& table) {
 std::string raw(std::initializer_list<std::uint32_t> words, bool big = false) {
   std::string out;
   for (const std::uint32_t word : words)
-    for (int i = 0; i < 4; ++i)
-      out += static_cast<char>(word >> 8 * (big ? 3 - i : i));
+    for (int i = 0; i < 4; ++i) out += static_cast<char>(word >> 8 * (big ? 3 - i : i));
   return out;
 }
 std::string parsed_bits(TableParser&& parser, const std::string& bytes) {
@@ -144,12 +143,26 @@ ANSWER(NoFinalNewline, JsonLines, json("{\"f\":1}\n{\"f\":2}"), "1\n2\n")
 
 // ---- what is no record
 
-ANSWER(ByteOrderMark, Libsvm, libsvm("\xEF\xBB\xBF" "1 2:3\n"), "1 2:3\n")
-ANSWER(ByteOrderMark, Libffm, libffm("\xEF\xBB\xBF" "1 0:2:3\n"), "1 2:3\n")
-ANSWER(ByteOrderMark, DenseCsv, dense("\xEF\xBB\xBF" "1,2\n"), "1 2\n")
-ANSWER(ByteOrderMark, Csv, csv("\xEF\xBB\xBF" "1,a\n"), "1|a\n")
+ANSWER(ByteOrderMark, Libsvm,
+       libsvm("\xEF\xBB\xBF"
+              "1 2:3\n"),
+       "1 2:3\n")
+ANSWER(ByteOrderMark, Libffm,
+       libffm("\xEF\xBB\xBF"
+              "1 0:2:3\n"),
+       "1 2:3\n")
+ANSWER(ByteOrderMark, DenseCsv,
+       dense("\xEF\xBB\xBF"
+             "1,2\n"),
+       "1 2\n")
+ANSWER(ByteOrderMark, Csv,
+       csv("\xEF\xBB\xBF"
+           "1,a\n"),
+       "1|a\n")
 ANSWER(ByteOrderMark, JsonLines, json("\xEF\xBB\xBF{\"f\":1}\n"), "1\n")
-ANSWER(ByteOrderMarkLater, Csv, csv("1,a\n\xEF\xBB\xBF" "2,b\n"),
+ANSWER(ByteOrderMarkLater, Csv,
+       csv("1,a\n\xEF\xBB\xBF"
+           "2,b\n"),
        "1|a\n@4:1 field 'f': '\\xef\\xbb\\xbf2' is no float32: not a number\n")
 ANSWER(ByteOrderMarkLater, JsonLines, json("{\"f\":1}\n\xEF\xBB\xBF{}\n"),
        "1\n@8:1 expected an object, found byte 0xef\n")
@@ -278,18 +291,20 @@ std::string long_record(const MakeParser& make, std::string head, std::string ta
     if (!*more) return text_of(table) + std::to_string(gate.seen()) + " bad";
   }
 }
-ANSWER(LongLine, Csv, long_record(csv_of(kCsv), "1,a\n2,", "\n3,b\nx,c\n"),
-       "1|a\n3|b\n/f: offset 100000011, line 4, column 1: field 'f': 'x' is no float32: not a number "
-       "(more than 1 bad records, which the job allows)")
+ANSWER(
+    LongLine, Csv, long_record(csv_of(kCsv), "1,a\n2,", "\n3,b\nx,c\n"),
+    "1|a\n3|b\n/f: offset 100000011, line 4, column 1: field 'f': 'x' is no float32: not a number "
+    "(more than 1 bad records, which the job allows)")
 ANSWER(LongLine, JsonLines, long_record(json_of(kJson), "{\"f\":1}\n{\"", "\":2}\n{\"f\":3}"),
        "1\n3\n1 bad")
 TEST(DocumentedAnswer, LongRecordInTfRecord) {
   const std::string framed = tf_frame(std::string(LongFile::kLong, 'x'));
-  EXPECT_EQ(long_record(
-                [] { return std::make_unique<TfRecordParser>(std::make_unique<RawDecoder>(), 1000); },
-                tf_frame("a") + framed.substr(0, kTfHeaderBytes),
-                framed.substr(framed.size() - kTfFooterBytes) + tf_frame("b")),
-            "a\nb\n1 bad");
+  EXPECT_EQ(
+      long_record(
+          [] { return std::make_unique<TfRecordParser>(std::make_unique<RawDecoder>(), 1000); },
+          tf_frame("a") + framed.substr(0, kTfHeaderBytes),
+          framed.substr(framed.size() - kTfFooterBytes) + tf_frame("b")),
+      "a\nb\n1 bad");
 }
 TEST(DocumentedAnswer, LongLineInLibsvm) {
   const std::uint64_t size = LongFile("1 2:3\n1 2:", "\n0 4:5\n").size_bytes();

@@ -418,8 +418,8 @@ TEST_F(FeederTest, ADamagedCompressedFileIsAnErrorOrOneBadRecordThatTakesItsRest
   const Seen fails = read_all(1);
   EXPECT_EQ(fails.end.code, Errc::kInvalidArgument);
   EXPECT_THAT(fails.end.context, HasSubstr(damaged.string() + ": offset "));
-  EXPECT_THAT(fails.end.context,
-              HasSubstr("column 1: gzip, byte " + std::to_string(half) + " of the file: the file ends"));
+  EXPECT_THAT(fails.end.context, HasSubstr("column 1: gzip, byte " + std::to_string(half) +
+                                           " of the file: the file ends"));
   feeder_.reset();
   spec_.on_bad_record = OnBadRecord::kSkip;
   spec_.bad_records_max = 1;

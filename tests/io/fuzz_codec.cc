@@ -1,5 +1,5 @@
-// Fuzz entry of the decoders: any bytes as a file, read in small and in large pieces. What is decoded
-// is bounded by the test alone.
+// Fuzz entry of the decoders: any bytes as a file, read in small and in large pieces. What is
+// decoded is bounded by the test alone.
 #include <algorithm>
 
 #include "io/source/byte_stream.h"

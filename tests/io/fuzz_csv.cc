@@ -1,4 +1,5 @@
-// Fuzz entry of CSV: typed fields, missing values, quotes over lines or not, and the guess of types.
+// Fuzz entry of CSV: typed fields, missing values, quotes over lines or not, and the guess of
+// types.
 #include "io/core/csv.h"
 #include "tests/io/fuzz_table.h"
 

@@ -1,7 +1,8 @@
 #pragma once
 /// tests/io/fuzz_table.h: what every fuzz target of a typed format checks: no byte makes the parser
 /// read outside its piece or leave an unsound table, and pieces of another size give the same rows
-/// and the same errors. The first byte of the input picks options, the second the size of the pieces.
+/// and the same errors. The first byte of the input picks options, the second the size of the
+/// pieces.
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// Fuzz entry of TFRecord: frames, and tf.train.Example in them; the sums are put right, so that the payload is reached.
+// Fuzz entry of TFRecord: frames, and tf.train.Example in them; the sums are put right, so that the
+// payload is reached.
 #include "io/core/tf_example.h"
 #include "io/core/tf_record.h"
 #include "tests/io/fuzz_table.h"

@@ -10,10 +10,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const Schema kSchema = {field("id", FieldType::kInt64), field("user.name", FieldType::kText, true),
-                        field("x", FieldType::kFloat32, true), field("tags", FieldType::kText, true, 0),
-                        field("p", FieldType::kFloat64, true, 2),
-                        field("ok", FieldType::kBoolean, true)};
+const Schema kSchema = {
+    field("id", FieldType::kInt64),           field("user.name", FieldType::kText, true),
+    field("x", FieldType::kFloat32, true),    field("tags", FieldType::kText, true, 0),
+    field("p", FieldType::kFloat64, true, 2), field("ok", FieldType::kBoolean, true)};
 
 std::string answer(std::string_view text) { return outcome_of(json_of(kSchema), text); }
 std::string lone(std::string_view value) {
@@ -21,14 +21,16 @@ std::string lone(std::string_view value) {
 }
 
 TEST(JsonLines, ReadsScalarsListsAndNestedObjectsInAnyOrder) {
-  EXPECT_EQ(answer(R"({"x": -1.5e1, "id": 9007199254740993, "user": {"name": "A\u00e9\n", "z": [1]},)"
-                   R"( "tags": ["a", "b"], "p": [0.1, 2], "ok": true, "more": {"deep": [null, {}]}})"
-                   "\n"),
-            "@0:151 an object within an array\n");
-  EXPECT_EQ(answer(R"({"x": -1.5e1, "id": 9007199254740993, "user": {"name": "A\u00e9\n", "z": [1]},)"
-                   R"( "tags": ["a", "b"], "p": [0.1, 2], "ok": true, "more": {"deep": [null]}})"
-                   "\r\n"),
-            "9007199254740993|A\xc3\xa9\n|-15|[a b]|[0.10000000000000001 2]|1\n");
+  EXPECT_EQ(
+      answer(R"({"x": -1.5e1, "id": 9007199254740993, "user": {"name": "A\u00e9\n", "z": [1]},)"
+             R"( "tags": ["a", "b"], "p": [0.1, 2], "ok": true, "more": {"deep": [null, {}]}})"
+             "\n"),
+      "@0:151 an object within an array\n");
+  EXPECT_EQ(
+      answer(R"({"x": -1.5e1, "id": 9007199254740993, "user": {"name": "A\u00e9\n", "z": [1]},)"
+             R"( "tags": ["a", "b"], "p": [0.1, 2], "ok": true, "more": {"deep": [null]}})"
+             "\r\n"),
+      "9007199254740993|A\xc3\xa9\n|-15|[a b]|[0.10000000000000001 2]|1\n");
   EXPECT_EQ(answer("{\"id\":1}\n{\"tags\":[],\"id\":2,\"x\":null}\n"),
             "1|-|-|-|-|-\n2|-|-|[]|-|-\n");
 }
@@ -50,12 +52,12 @@ TEST(JsonLines, HoldsValuesToTheSchema) {
 }
 
 TEST(JsonLines, RefusesWhatRfc8259DoesNotKnow) {
-  for (const char* number : {"+1", "01", "-", ".5", "1.", "1e", "1e+", "0x1", "NaN", "Infinity", "-inf"})
+  for (const char* number :
+       {"+1", "01", "-", ".5", "1.", "1e", "1e+", "0x1", "NaN", "Infinity", "-inf"})
     EXPECT_THAT(answer("{\"id\":1,\"x\":" + std::string(number) + "}"), HasSubstr("@0:")) << number;
-  for (const char* text :
-       {"", "[]", "1", "{", "{\"id\":1", "{\"id\":1,}", "{id:1}", "{'id':1}", "{\"id\":1}}",
-        "{\"id\":1} x", "{\"id\" 1}", "{\"id\":}", "{\"id\":tru}", "{\"id\":1 \"x\":2}",
-        "{\"a\":[1,]}", "{\"a\":[[1]]}", "// c"}) {
+  for (const char* text : {"", "[]", "1", "{", "{\"id\":1", "{\"id\":1,}", "{id:1}", "{'id':1}",
+                           "{\"id\":1}}", "{\"id\":1} x", "{\"id\" 1}", "{\"id\":}", "{\"id\":tru}",
+                           "{\"id\":1 \"x\":2}", "{\"a\":[1,]}", "{\"a\":[[1]]}", "// c"}) {
     if (*text == 0) continue;
     EXPECT_THAT(answer(text), ::testing::StartsWith("@0:")) << text;
   }
@@ -75,8 +77,8 @@ TEST(JsonLines, ReadsStringsAsUtf8AndNothingElse) {
   EXPECT_EQ(lone(R"("\ud83d\ude00")"), "\xf0\x9f\x98\x80\n");
   EXPECT_EQ(lone("\"\xf0\x9f\x98\x80\""), "\xf0\x9f\x98\x80\n");
   EXPECT_EQ(lone(R"("\u0000")"), std::string("\0\n", 2));
-  for (const char* bad : {R"("\ud83d")", R"("\ude00")", R"("\ud83d\u0041")", R"("\x41")", R"("\u12g4")",
-                          R"("\u12)", "\"\x01\"", "\"\t\"", "\"abc", "\"\\"})
+  for (const char* bad : {R"("\ud83d")", R"("\ude00")", R"("\ud83d\u0041")", R"("\x41")",
+                          R"("\u12g4")", R"("\u12)", "\"\x01\"", "\"\t\"", "\"abc", "\"\\"})
     EXPECT_THAT(lone(bad), ::testing::StartsWith("@0:")) << bad;
   for (const char* bytes : {"\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff",
                             "\x80", "\xc3", "\xf0\x9f\x98", "\xc3\x28"})
@@ -85,7 +87,8 @@ TEST(JsonLines, ReadsStringsAsUtf8AndNothingElse) {
 
 TEST(JsonLines, InfersASchemaFromTheFirstRecords) {
   const auto schema = infer_json_lines(
-      "{\"a\":1,\"b\":{\"c\":\"x\"},\"l\":[1,2]}\n\n{\"b\":{\"c\":null},\"a\":2.5,\"l\":[],\"f\":false}\n{\"a\"",
+      "{\"a\":1,\"b\":{\"c\":\"x\"},\"l\":[1,2]}\n\n{\"b\":{\"c\":null},\"a\":2.5,\"l\":[],\"f\":"
+      "false}\n{\"a\"",
       false);
   ASSERT_TRUE(schema) << schema.error().to_string();
   ASSERT_EQ(schema->size(), 4u);
@@ -96,14 +99,16 @@ TEST(JsonLines, InfersASchemaFromTheFirstRecords) {
   EXPECT_EQ((*schema)[2].width, 0u);
   EXPECT_EQ((*schema)[2].type, FieldType::kInt64);
   EXPECT_EQ((*schema)[3].type, FieldType::kBoolean);
-  EXPECT_THAT(infer_json_lines("{\"a\":1}\n{\"a\":\"x\"}\n", true).error().context,
-              HasSubstr("offset 8, column 6: field 'a': a number in one record, a string in another"));
+  EXPECT_THAT(
+      infer_json_lines("{\"a\":1}\n{\"a\":\"x\"}\n", true).error().context,
+      HasSubstr("offset 8, column 6: field 'a': a number in one record, a string in another"));
   EXPECT_FALSE(infer_json_lines("\n", true));
 }
 
 TEST(JsonLines, SurvivesTruncationAndMutationAndPiecesOfAnySize) {
   const std::string text =
-      "{\"id\":1,\"user\":{\"name\":\"a\\u00e9\"},\"p\":[1,2]}\r\n\n{\"tags\":[\"x\"],\"id\":2,\"ok\":true}\n"
+      "{\"id\":1,\"user\":{\"name\":\"a\\u00e9\"},\"p\":[1,2]}\r\n\n{\"tags\":[\"x\"],\"id\":2,"
+      "\"ok\":true}\n"
       "{\"id\":3,\"x\":1e-3}";
   expect_truncation_is_safe(json_of(kSchema), text);
   static constexpr char kSpice[] = "{}[]:,\"\"\\u0123ed.+-\n\r truefalsn\xc3\xa9";

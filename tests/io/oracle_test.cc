@@ -1,5 +1,5 @@
-// Files that Python's csv, json, struct, numpy, gzip, bz2 and lzma wrote, and what they read of them
-// (oracle.py). Needs $DLRUN_PYTHON with numpy.
+// Files that Python's csv, json, struct, numpy, gzip, bz2 and lzma wrote, and what they read of
+// them (oracle.py). Needs $DLRUN_PYTHON with numpy.
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>

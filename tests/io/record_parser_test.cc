@@ -271,9 +271,10 @@ TEST(Number, TheFastWayGivesTheSameValuesErrorsAndEnds) {
     }
   }
   // Exactly between two floats, and a hair beside: where rounding twice would go wrong.
-  for (const char* text : {"16777217.0000000000000000000000000", "16777217.0000001 xxxxxxxxxxxxxxx",
-                           "8388608.5000000 xxxxxxxxxxxxxxxx", "8388609.49999999 xxxxxxxxxxxxxxx",
-                           "1.00000005960464 xxxxxxxxxxxxxxx", "1.000000059604645 xxxxxxxxxxxxxx"}) {
+  for (const char* text :
+       {"16777217.0000000000000000000000000", "16777217.0000001 xxxxxxxxxxxxxxx",
+        "8388608.5000000 xxxxxxxxxxxxxxxx", "8388609.49999999 xxxxxxxxxxxxxxx",
+        "1.00000005960464 xxxxxxxxxxxxxxx", "1.000000059604645 xxxxxxxxxxxxxx"}) {
     const char* const end = text + std::strlen(text);
     EXPECT_EQ(read_float_fast(text, end).value, std::strtof(text, nullptr)) << text;
   }

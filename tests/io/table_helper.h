@@ -1,6 +1,6 @@
 #pragma once
-/// tests/io/table_helper.h: a parser of a typed format driven by hand: the whole file at once, or in
-/// pieces cut anywhere, which must change nothing; and what came out, as text.
+/// tests/io/table_helper.h: a parser of a typed format driven by hand: the whole file at once, or
+/// in pieces cut anywhere, which must change nothing; and what came out, as text.
 
 #include <gtest/gtest.h>
 
@@ -112,8 +112,7 @@ inline std::string row_text(const Table& table, std::size_t row) {
       end = static_cast<std::size_t>(column.row_ends[row]);
     }
     if (column.width != 1) out += '[';
-    for (std::size_t i = begin; i < end; ++i)
-      out += (i > begin ? " " : "") + value_text(column, i);
+    for (std::size_t i = begin; i < end; ++i) out += (i > begin ? " " : "") + value_text(column, i);
     if (column.width != 1) out += ']';
   }
   return out;
@@ -141,7 +140,7 @@ inline void expect_sound(const Table& table) {
   for (const Column& c : table.columns) {
     ASSERT_EQ(c.valid.size(), c.may_miss ? table.rows : 0);
     ASSERT_EQ(c.row_ends.size(), c.width == 0 ? table.rows : 0);
-    const std::size_t values = c.width != 0       ? table.rows * static_cast<std::size_t>(c.width)
+    const std::size_t values = c.width != 0      ? table.rows * static_cast<std::size_t>(c.width)
                                : table.rows == 0 ? 0
                                                  : static_cast<std::size_t>(c.row_ends.back());
     ASSERT_EQ(c.values(), values);
@@ -173,8 +172,8 @@ inline std::string outcome_of(const MakeParser& make, std::string_view bytes) {
   return text;
 }
 
-/// A file cut at any byte gives at most the rows of the whole, in their order, and at most one error
-/// more; never a crash. Of text without types the last row may be another: "12" cut is "1".
+/// A file cut at any byte gives at most the rows of the whole, in their order, and at most one
+/// error more; never a crash. Of text without types the last row may be another: "12" cut is "1".
 inline void expect_truncation_is_safe(const MakeParser& make, std::string_view bytes,
                                       bool last_may_differ = false) {
   const auto parser = make();

@@ -30,8 +30,8 @@ struct Read {
 Read read(std::string bytes, const MakeParser& make, BadRecordAction action,
           std::uint64_t records_max = 0, Quarantine* quarantine = nullptr) {
   BadRecordGate gate(action, records_max);
-  TableReader reader("/f", *ByteStream::open(std::make_unique<MemoryFile>(std::move(bytes))), make(),
-                     gate, quarantine);
+  TableReader reader("/f", *ByteStream::open(std::make_unique<MemoryFile>(std::move(bytes))),
+                     make(), gate, quarantine);
   Table table;
   make()->prepare(table);
   Read out;
@@ -104,8 +104,8 @@ TEST(TableReader, QuarantineKeepsTheRecordAndItsPlace) {
   {
     auto quarantine = Quarantine::open(path.string(), 1 << 20);
     ASSERT_TRUE(quarantine) << quarantine.error().to_string();
-    const Read r = read("1,a\nx,\"b\xff\"\n3,c\n4\n", csv_of(kSchema), BadRecordAction::kQuarantine, 0,
-                        quarantine->get());
+    const Read r = read("1,a\nx,\"b\xff\"\n3,c\n4\n", csv_of(kSchema), BadRecordAction::kQuarantine,
+                        0, quarantine->get());
     EXPECT_FALSE(r.failed);
     EXPECT_EQ(r.rows, "1|a\n3|c\n");
     EXPECT_EQ(r.bad, 2u);
@@ -165,7 +165,8 @@ TEST(TableReader, ALongRecordGrowsTheBufferAndIsReadWhole) {
   const MakeParser tf = [] {
     return std::make_unique<TfRecordParser>(std::make_unique<RawDecoder>(), 4 << 20);
   };
-  const Read r = read(tf_frame("a") + tf_frame(payload) + tf_frame("b"), tf, BadRecordAction::kFail);
+  const Read r =
+      read(tf_frame("a") + tf_frame(payload) + tf_frame("b"), tf, BadRecordAction::kFail);
   EXPECT_FALSE(r.failed) << r.error.to_string();
   EXPECT_TRUE(r.rows == "a\n" + payload + "\nb\n");
 }

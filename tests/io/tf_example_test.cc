@@ -60,9 +60,10 @@ std::string answer(const std::string& features) {
 
 TEST(TfExample, ReadsListsPackedAndNotInAnyOrder) {
   for (const bool packed : {true, false}) {
-    EXPECT_EQ(answer(feature("s", bytes_list({"a", ""})) + feature("x", float_list({0.5f, -1}, packed)) +
-                     feature("n", int64_list({-3}, packed))),
-              "-3|[0.5 -1]|[a ]\n");
+    EXPECT_EQ(
+        answer(feature("s", bytes_list({"a", ""})) + feature("x", float_list({0.5f, -1}, packed)) +
+               feature("n", int64_list({-3}, packed))),
+        "-3|[0.5 -1]|[a ]\n");
   }
   EXPECT_EQ(answer(feature("n", int64_list({std::numeric_limits<std::int64_t>::min()}))),
             "-9223372036854775808|-|-\n");
@@ -81,8 +82,10 @@ TEST(TfExample, PassesOverFieldsItDoesNotKnow) {
 
 TEST(TfExample, HoldsFeaturesToTheSchema) {
   EXPECT_THAT(answer(""), HasSubstr("feature 'n': no value, and it may not miss"));
-  EXPECT_THAT(answer(feature("n", float_list({1}))), HasSubstr("feature 'n': a float_list is no int64"));
-  EXPECT_THAT(answer(feature("n", int64_list({1, 2}))), HasSubstr("feature 'n': 2 values; 1 are wanted"));
+  EXPECT_THAT(answer(feature("n", float_list({1}))),
+              HasSubstr("feature 'n': a float_list is no int64"));
+  EXPECT_THAT(answer(feature("n", int64_list({1, 2}))),
+              HasSubstr("feature 'n': 2 values; 1 are wanted"));
   EXPECT_THAT(answer(feature("n", int64_list({}))), HasSubstr("feature 'n': no value"));
   EXPECT_THAT(answer(feature("n", int64_list({1})) + feature("x", float_list({1}))),
               HasSubstr("feature 'x': 1 values; 2 are wanted"));
@@ -90,11 +93,14 @@ TEST(TfExample, HoldsFeaturesToTheSchema) {
               HasSubstr("feature 'n' comes twice"));
   EXPECT_THAT(answer(feature("n", int64_list({1})) + feature("q", "") + feature("q", "")),
               HasSubstr("feature 'q' comes twice"));
-  EXPECT_THAT(answer(feature("n", int64_list({1}) + float_list({1}))), HasSubstr("holds two lists"));
+  EXPECT_THAT(answer(feature("n", int64_list({1}) + float_list({1}))),
+              HasSubstr("holds two lists"));
 }
 
 TEST(TfExample, NamesTheByteOfBrokenProtobuf) {
-  const auto raw = [](const std::string& bytes) { return outcome_of(parser(kSchema), tf_frame(bytes)); };
+  const auto raw = [](const std::string& bytes) {
+    return outcome_of(parser(kSchema), tf_frame(bytes));
+  };
   EXPECT_EQ(raw("\x0a\x05"), "@0:15 protobuf: a length beyond the end of its message\n");
   EXPECT_EQ(raw("\x0a"), "@0:14 protobuf: a number without its end\n");
   EXPECT_EQ(raw("\x0b"), "@0:14 protobuf: a wire type that proto3 does not have\n");
