@@ -29,7 +29,8 @@ std::optional<std::string> check_label_text(std::string_view what, std::string_v
 std::optional<std::string> check_role_program(const cluster::RoleSpec& role);
 
 /// The word for `format` that the ending of a path tells (.libsvm .svm .ffm .libffm .csv .tsv, in
-/// any case); empty when it tells none. Globs too: "day-*.csv".
+/// any case), before one of .gz .zst .xz .bz2 too; empty when it tells none. Globs too:
+/// "day-*.csv".
 std::string_view format_of_name(std::string_view path);
 
 std::string cause_name(cluster::Cause cause);  ///< "node-lost"

@@ -275,6 +275,19 @@ TEST(JobFile, AFormatThatNoNameTellsIsAskedForWithThePlace) {
                               "one of libsvm, libffm, csv, tsv"));
   const auto spec =
       parse_job("[role.a]\nargv=[\"x\"]\n[input.t]\nuri = \"x.tsv\"\n", Syntax::kToml, "j");
+  for (const char* name : {"x.csv.gz", "day-*.CSV.zst", "a.b/x.csv.xz", "x.csv.bz2"}) {
+    const auto packed =
+        parse_job(std::string("[role.a]\nargv=[\"x\"]\n[input.t]\nuri = \"") + name + "\"\n",
+                  Syntax::kToml, "j");
+    ASSERT_TRUE(packed) << name;
+    EXPECT_EQ(packed->inputs[0].format, io::Format::kCsv) << name;
+  }
+  for (const char* name : {"x.gz", "gz", "x.csv.gz.gz", "x.csv.zip", "csv.gz", "a.csv/x.gz"})
+    EXPECT_THAT(
+        problem_of(std::string("[role.a]\nargv=[\"x\"]\n[input.t]\nuri = \"") + name + "\"\n",
+                   Syntax::kToml, "j"),
+        HasSubstr("does not tell its format"))
+        << name;
   ASSERT_TRUE(spec) << spec.error().context;
   EXPECT_EQ(spec->inputs[0].format, io::Format::kCsv);
   EXPECT_EQ(spec->inputs[0].delimiter, '\t');
