@@ -1,15 +1,20 @@
 // Public data sets, when $DLRUN_DATA_DIR has them: counted by the parsers and by a few lines of
 // plain C++.
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
+#include "io/core/array_file.h"
+#include "io/core/csv.h"
 #include "io/core/record_parser.h"
 #include "io/source/local_source.h"
 #include "io/source/split_reader.h"
+#include "io/source/table_reader.h"
 
 namespace dlrun::io {
 namespace {
@@ -96,6 +101,79 @@ class RealData : public ::testing::Test {
   }
   fs::path dir_;
 };
+
+/// A whole file of a typed format, through TableReader.
+Table table_of(const fs::path& path, std::unique_ptr<TableParser> parser) {
+  LocalSource source;
+  const FileEntry file = source.list({path.string()}, 1).value().at(0);
+  auto stream = ByteStream::open(source.open(file.uri, file.etag).value()).value();
+  Table table;
+  parser->prepare(table);
+  BadRecordGate gate(BadRecordAction::kFail, 0);
+  TableReader reader(file.uri, std::move(stream), std::move(parser), gate, nullptr);
+  for (;;) {
+    const auto more = reader.read(table);
+    EXPECT_TRUE(more) << more.error().to_string();
+    if (!more || !*more) return table;
+  }
+}
+
+TEST_F(RealData, MnistInCompressedIdx) {
+  const fs::path images = dir_ / "mnist" / "t10k-images-idx3-ubyte.gz";
+  const fs::path labels = dir_ / "mnist" / "t10k-labels-idx1-ubyte.gz";
+  if (!fs::exists(images) || !fs::exists(labels)) GTEST_SKIP() << images << " is not there";
+  const Table digits = table_of(labels, std::make_unique<ArrayParser>(ArrayFormat::kIdx));
+  std::vector<int> counts(10);
+  for (const std::uint8_t digit : digits.columns[0].as<std::uint8_t>()) ++counts.at(digit);
+  // As published with the set.
+  EXPECT_EQ(counts, (std::vector<int>{980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009}));
+  const Table pixels = table_of(images, std::make_unique<ArrayParser>(ArrayFormat::kIdx));
+  EXPECT_EQ(pixels.rows, 10000u);
+  EXPECT_EQ(pixels.columns[0].width, 784u);
+  std::uint64_t sum = 0;
+  for (const std::uint8_t pixel : pixels.columns[0].as<std::uint8_t>()) sum += pixel;
+  std::uint64_t expected = 0;
+  const gzFile in = ::gzopen(images.c_str(), "rb");
+  ASSERT_NE(in, nullptr);
+  ASSERT_EQ(::gzseek(in, 16, SEEK_SET), 16);
+  std::vector<unsigned char> block(1 << 16);
+  for (int n = 0; (n = ::gzread(in, block.data(), 1 << 16)) > 0;)
+    for (int i = 0; i < n; ++i) expected += block[static_cast<std::size_t>(i)];
+  ::gzclose(in);
+  EXPECT_EQ(sum, expected);
+}
+
+TEST_F(RealData, IrisInCsvWithInferredTypes) {
+  const fs::path path = dir_ / "iris" / "iris_training.csv";
+  if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  CsvOptions options;
+  options.header = true;
+  const auto schema = infer_csv(text.substr(0, 1000), false, options);
+  ASSERT_TRUE(schema) << schema.error().to_string();
+  ASSERT_EQ(schema->size(), 5u);
+  EXPECT_EQ((*schema)[2].name, "setosa");
+  EXPECT_EQ((*schema)[2].type, FieldType::kFloat32);
+  EXPECT_EQ((*schema)[4].type, FieldType::kInt64);
+  const Table table = table_of(path, CsvParser::make(*schema, options).value());
+  EXPECT_EQ(table.rows, 120u);  // as its header says
+  std::vector<double> sums(5), expected(5);
+  for (std::size_t c = 0; c < 4; ++c)
+    for (const float value : table.columns[c].as<float>()) sums[c] += static_cast<double>(value);
+  for (const std::int64_t value : table.columns[4].as<std::int64_t>())
+    sums[4] += static_cast<double>(value);
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    std::istringstream cells(line);
+    std::string cell;
+    for (std::size_t c = 0; std::getline(cells, cell, ','); ++c)
+      expected.at(c) += static_cast<double>(std::strtof(cell.c_str(), nullptr));
+  }
+  EXPECT_EQ(sums, expected);
+}
 
 TEST_F(RealData, AgaricusInLibsvm) {
   InputSpec spec;
