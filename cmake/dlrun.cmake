@@ -107,7 +107,7 @@ function(dlrun_add_test name label timeout)
 endfunction()
 
 # dlrun_fuzz(NAME SOURCE... [DEPS ...]): a libFuzzer program (LLVMFuzzerTestOneInput), in the fuzz preset only. As a test it
-# runs for $DLRUN_FUZZ_SECONDS (20) from the seeds in seeds/NAME beside its source, if there are any.
+# runs for $DLRUN_FUZZ_SECONDS (12) from the seeds in seeds/NAME beside its source, if there are any.
 function(dlrun_fuzz name)
   cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
   if(NOT DLRUN_FUZZ)

@@ -4,7 +4,7 @@
 /// Strict where RFC 4180 is silent: a quote within a bare field, bytes after a closing quote, a CR
 /// that is not the end of a line, a NUL, a record of another number of fields than the schema are
 /// errors. Blanks belong to a text field; around a number they are passed over. No comments. A line
-/// of nothing is no record: a table of one column writes "" for an empty text.
+/// of blanks is no record: a table of one column writes "" for an empty text.
 /// Missing: a bare field equal to one of `missing`; a quoted one never is.
 /// Header: must name the fields of the schema in their order; another is fatal for the file.
 /// A newline within quotes: only with newlines_in_quotes, where a file can be read only from its
