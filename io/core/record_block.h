@@ -6,12 +6,33 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "io/core/batch.h"
 
 namespace dlrun::io {
+
+/// std::vector's memory, not zeroed when it grows: a parser makes room for a line and writes there.
+template <class T>
+struct NoZeros : std::allocator<T> {
+  template <class U>
+  struct rebind {
+    using other = NoZeros<U>;
+  };
+  template <class U, class... Args>
+  void construct(U* at, Args&&... args) {
+    if constexpr (sizeof...(Args) == 0)
+      ::new (static_cast<void*>(at)) U;
+    else
+      ::new (static_cast<void*>(at)) U(std::forward<Args>(args)...);
+  }
+};
+template <class T>
+using Grown = std::vector<T, NoZeros<T>>;
 
 struct RecordBlock {
   BatchKind kind = BatchKind::kCsr;
@@ -19,9 +40,9 @@ struct RecordBlock {
   std::uint64_t cols = 0;    ///< dense; 0 = not known yet
   std::vector<float> labels;
   std::vector<std::int64_t> offsets{0};  ///< into values, dense too
-  std::vector<std::uint64_t> ids;
-  std::vector<float> values;
-  std::vector<std::uint32_t> fields;
+  Grown<std::uint64_t> ids;
+  Grown<float> values;
+  Grown<std::uint32_t> fields;
 
   std::size_t rows() const { return labels.size(); }
   std::size_t entries(std::size_t row) const {

@@ -58,8 +58,9 @@ ParseProgress RecordParser::parse(std::string_view text, std::uint64_t offset,
       continue;
     } else {
       const std::size_t rows = block.rows();
-      trouble = format_ == Format::kCsv ? parse_dense(line, line_end, end, block)
-                                        : parse_sparse(line, line_end, end, block);
+      trouble = format_ == Format::kCsv      ? parse_dense(line, line_end, end, block)
+                : format_ == Format::kLibffm ? parse_sparse<true>(line, line_end, end, block)
+                                             : parse_sparse<false>(line, line_end, end, block);
       if (trouble) block.truncate(rows);
     }
     if (trouble) {
@@ -73,6 +74,7 @@ ParseProgress RecordParser::parse(std::string_view text, std::uint64_t offset,
   return {text.size(), std::nullopt};
 }
 
+template <bool kFields>
 std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, const char* end,
                                                                 const char* readable,
                                                                 RecordBlock& block) const {
@@ -89,12 +91,21 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
   if (!ends_token(p)) return Trouble{p, "label: unexpected " + shown(p, end)};
   block.labels.push_back(label.value);
 
+  // Room for as many as the line can hold ("1:1 "), so that nothing grows within it.
+  const std::size_t before = block.values.size();
+  const std::size_t most = before + static_cast<std::size_t>(end - p) / 4 + 1;
+  block.ids.resize(most);
+  block.values.resize(most);
+  if (kFields) block.fields.resize(most);
+  std::uint64_t* ids = block.ids.data() + before;
+  float* values = block.values.data() + before;
+  std::uint32_t* fields = kFields ? block.fields.data() + before : nullptr;
   for (;;) {
     p = skip_blanks(p, end);
     if (p == end || *p == '#') break;
     const char* const token = p;
-    std::uint32_t field = 0;
-    if (block.with_fields) {
+    [[maybe_unused]] std::uint32_t field = 0;
+    if constexpr (kFields) {
       const IdToken read = read_id_fast(p, readable);
       if (read.error == NumberError::kSyntax)
         return Trouble{p, "field: expected an unsigned integer, found " + shown(p, end)};
@@ -117,9 +128,9 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
       return Trouble{p, "feature id " + std::to_string(id.value) + " is below index_base " +
                             std::to_string(index_base_)};
     if (id.end == end || *id.end != ':')
-      return Trouble{
-          id.end, std::string(block.with_fields ? "expected field:id:value" : "expected id:value") +
-                      ", found " + shown(id.end, end)};
+      return Trouble{id.end,
+                     std::string(kFields ? "expected field:id:value" : "expected id:value") +
+                         ", found " + shown(id.end, end)};
     p = id.end + 1;
     const FloatToken value = read_float_fast(p, readable);
     if (value.error != NumberError::kNone)
@@ -127,10 +138,14 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
     if (!ends_token(value.end))
       return Trouble{value.end, "value: unexpected " + shown(value.end, end)};
     p = value.end;
-    block.ids.push_back(id.value - index_base_);
-    block.values.push_back(value.value);
-    if (block.with_fields) block.fields.push_back(field);
+    *ids++ = id.value - index_base_;
+    *values++ = value.value;
+    if constexpr (kFields) *fields++ = field;
   }
+  const auto total = static_cast<std::size_t>(values - block.values.data());
+  block.ids.resize(total);
+  block.values.resize(total);
+  if (kFields) block.fields.resize(total);
   block.offsets.push_back(static_cast<std::int64_t>(block.values.size()));
   return std::nullopt;
 }

@@ -52,6 +52,7 @@ class RecordParser {
     std::string reason;
   };
   /// `readable`: the end of the text, which goes on behind the line.
+  template <bool kFields>
   std::optional<Trouble> parse_sparse(const char* p, const char* end, const char* readable,
                                       RecordBlock& block) const;
   std::optional<Trouble> parse_dense(const char* p, const char* end, const char* readable,
