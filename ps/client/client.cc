@@ -233,8 +233,7 @@ Status Client::scan(const Table& table, const PageFn& page, Duration timeout) {
   DLRUN_TRY(impl_->check_open(table));
   Engine& engine = impl_->engine;
   const TimePoint deadline = engine.now() + timeout;
-  const auto rows =
-      std::max<std::uint32_t>(1, engine.options().segment_bytes_max / (8 + 4 * table.schema.dim));
+  const auto rows = std::max<std::uint32_t>(1, engine.segment_bytes() / (8 + 4 * table.schema.dim));
   for (std::uint32_t shard = 0; shard < engine.shards(); ++shard) {
     for (ScanCursor cursor; cursor.slot < kSlots;) {
       auto call = engine.make_call(name_of("scan", table), deadline - engine.now());

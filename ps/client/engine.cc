@@ -37,8 +37,22 @@ bool answers(const std::string& path) {
   return yes;
 }
 
-std::string endpoint_of(const ShardEndpoint& shard) {
-  return answers(shard.ipc) ? "ipc://" + shard.ipc : shard.tcp;
+constexpr std::string_view kShmPrefix = "shm://";
+/// A ring of 2 MiB holds what is under way, and several segments of it, so that both sides work.
+constexpr std::uint64_t kShmCreditBytes = 1536u << 10;
+constexpr std::uint32_t kShmSegmentBytes = 256u << 10;
+
+/// A link that takes nothing for so long is tried another way, where there is one.
+constexpr Duration kLinkFailsFor = std::chrono::seconds(1);
+
+/// Where the shard is reached, the best first. Never empty.
+std::vector<std::string> endpoints_of(const ShardEndpoint& shard) {
+  std::vector<std::string> endpoints;
+  const std::string shm = shard.ipc + std::string(kShmSuffix);
+  if (!shard.ipc.empty() && answers(shm)) endpoints.push_back(std::string(kShmPrefix) + shm);
+  if (answers(shard.ipc)) endpoints.push_back("ipc://" + shard.ipc);
+  if (endpoints.empty() || !shard.tcp.empty()) endpoints.push_back(shard.tcp);
+  return endpoints;
 }
 
 transport::Frame frame_of(const std::shared_ptr<const Segment>& owner, const void* data,
@@ -78,13 +92,28 @@ Engine::Engine(PsView view, ClientOptions options, std::unique_ptr<transport::Ch
 
 void Engine::connect_links() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    const std::string endpoint = endpoint_of(view_.shards[i]);
-    if (endpoint == links_[i].endpoint && links_[i].peer != 0) continue;
-    if (links_[i].peer != 0) channel_->disconnect(links_[i].peer);
-    const auto peer = channel_->connect(endpoint);
-    links_[i].peer = peer ? *peer : 0;  // 0: each send says kUnavailable, and the call its deadline
-    links_[i].endpoint = endpoint;
+    Link& link = links_[i];
+    std::vector<std::string> endpoints = endpoints_of(view_.shards[i]);
+    if (endpoints == link.endpoints && link.peer != 0) continue;
+    link.endpoints = std::move(endpoints);
+    connect(link, 0);
   }
+}
+
+/// To the first endpoint from `first` on that can be dialled: no memory for a ring, then a socket.
+void Engine::connect(Link& link, std::size_t first) {
+  if (link.peer != 0) channel_->disconnect(link.peer);
+  link.peer = 0;  // each send then says kUnavailable, and the call its deadline
+  link.failing_since.reset();
+  for (std::size_t i = 0; i < link.endpoints.size() && link.peer == 0; ++i) {
+    link.choice = (first + i) % link.endpoints.size();
+    if (const auto peer = channel_->connect(link.endpoint())) link.peer = *peer;
+  }
+  link.shm = link.endpoint().rfind(kShmPrefix, 0) == 0;
+  link.credit = link.shm ? std::min(options_.credit_bytes, kShmCreditBytes) : options_.credit_bytes;
+  const bool any = std::any_of(links_.begin(), links_.end(), [](const Link& l) { return l.shm; });
+  segment_bytes_ =
+      any ? std::min(options_.segment_bytes_max, kShmSegmentBytes) : options_.segment_bytes_max;
 }
 
 std::shared_ptr<Call> Engine::make_call(std::string what, Duration timeout) const {
@@ -105,7 +134,7 @@ void Engine::add(const std::shared_ptr<Call>& call, RequestHeader header, const 
   op.header.n =
       op.header.kind == Kind::kScan ? op.header.n : static_cast<std::uint32_t>(segment.keys.size());
   const std::uint64_t values = op.header.kind == Kind::kScan
-                                   ? options_.segment_bytes_max
+                                   ? segment_bytes_
                                    : segment.keys.size() * 4 * std::uint64_t{op.header.dim};
   op.bytes = kOpOverheadBytes + segment.keys.size() * 8 + values;
   op.segment = std::make_shared<const Segment>(std::move(segment));
@@ -122,7 +151,7 @@ void Engine::pull(const std::shared_ptr<Call>& call, const TableSchema& schema,
   const Lock lock(mutex_);
   RequestHeader header{
       .kind = Kind::kPull, .table = schema.id, .clock = clocks_[schema.id], .dim = schema.dim};
-  for (Segment& s : cut_pull(schema, view_.map, keys, options_.segment_bytes_max))
+  for (Segment& s : cut_pull(schema, view_.map, keys, segment_bytes_))
     add(call, header, schema, std::move(s));
   kick();
 }
@@ -132,7 +161,7 @@ void Engine::push(const std::shared_ptr<Call>& call, const TableSchema& schema,
   const Lock lock(mutex_);
   RequestHeader header{
       .kind = Kind::kPush, .table = schema.id, .clock = clocks_[schema.id], .dim = schema.dim};
-  for (Segment& s : cut_push(schema, view_.map, keys, grads, options_.segment_bytes_max)) {
+  for (Segment& s : cut_push(schema, view_.map, keys, grads, segment_bytes_)) {
     add(call, header, schema, std::move(s));
   }
   kick();
@@ -246,7 +275,7 @@ void Engine::pump() {
       const std::shared_ptr<Call> call = op.call;
       Link& link = links_[op.shard.value];
       std::string text = call->what + ": no answer from shard " + std::to_string(op.shard.value) +
-                         " (" + link.endpoint + ") in time, sent " + std::to_string(op.attempts) +
+                         " (" + link.endpoint() + ") in time, sent " + std::to_string(op.attempts) +
                          " times";
       if (!op.refusal.empty()) text += "; last: " + op.refusal;
       fail_call(*call, Error{Errc::kDeadlineExceeded, std::move(text)});
@@ -269,7 +298,7 @@ void Engine::pump() {
 // Credit, and for a push a sequence: both or nothing.
 bool Engine::admit(Op& op) {
   const Link& link = links_[op.shard.value];
-  if (link.bytes != 0 && link.bytes + op.bytes > options_.credit_bytes) return false;
+  if (link.bytes != 0 && link.bytes + op.bytes > link.credit) return false;
   const bool numbered = op.header.kind == Kind::kPush || op.header.kind == Kind::kTune;
   if (!numbered || op.header.sequence != 0) return true;
   const std::uint64_t next = last_sequence_ + 1;
@@ -291,11 +320,16 @@ void Engine::send(Op& op, TimePoint start) {
   Link& link = links_[op.shard.value];
   if (const Status sent = channel_->send(link.peer, message); !sent) {
     op.refusal = sent.error().to_string();
+    if (sent.error().code == Errc::kUnavailable) {
+      if (!link.failing_since) link.failing_since = start;
+      if (start - *link.failing_since > kLinkFailsFor) connect(link, link.choice + 1);
+    }
     op.next_send = start + jittered(op.backoff);
     op.backoff = std::min(op.backoff * 2,
                           std::max(kLinkRetryMax, op.sent ? options_.retry_max : kLinkRetryMax));
     return;
   }
+  link.failing_since.reset();
   for (const transport::Frame& frame : message) stats_.bytes_sent += frame.size;
   if (!op.sent) {
     op.sent = true;
@@ -457,6 +491,11 @@ void Engine::install(PsView view) {
     for (Segment& part : parts) add(op.call, op.header, op.schema, std::move(part));
     release(op);
   }
+}
+
+std::uint32_t Engine::segment_bytes() const {
+  const Lock lock(mutex_);
+  return segment_bytes_;
 }
 
 std::uint32_t Engine::shards() const {

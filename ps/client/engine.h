@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +30,10 @@
 #include "runtime/transport/transport.h"
 
 namespace dlrun::ps {
+
+/// A shard that serves the abstract Unix socket "@name" may serve shared memory at "@name" with this
+/// appended: a client looks there first, and takes a socket where that does not come up.
+inline constexpr std::string_view kShmSuffix = "-shm";
 
 struct Call {
   std::string what;  ///< "pull of table 'w'", for errors
@@ -72,6 +77,8 @@ class Engine {
 
   Status set_view(PsView view);
   std::uint32_t shards() const;
+  /// Of one request or reply: what suits the links.
+  std::uint32_t segment_bytes() const;
   std::uint64_t clock_of(std::uint32_t table) const;
   void set_clock(std::uint32_t table, std::uint64_t clock);
   Client::Stats stats() const;
@@ -95,9 +102,14 @@ class Engine {
     std::string refusal;
   };
   struct Link {
-    transport::PeerId peer = 0;
-    std::string endpoint;
+    transport::PeerId peer = 0;          ///< 0: none of the endpoints is one
+    std::vector<std::string> endpoints;  ///< the best first
+    std::size_t choice = 0;              ///< of them
+    bool shm = false;
+    std::optional<TimePoint> failing_since;
     std::uint64_t bytes = 0;
+    std::uint64_t credit = 0;
+    const std::string& endpoint() const { return endpoints[choice]; }
   };
   using Ops = std::map<std::uint64_t, Op>;  ///< by request: oldest first
 
@@ -117,6 +129,7 @@ class Engine {
   void drop_ops(const Call& call);
   void install(PsView view);
   void connect_links();
+  void connect(Link& link, std::size_t first);
   void release(Op& op);
   Duration jittered(Duration d) {
     return Duration{
@@ -132,6 +145,7 @@ class Engine {
   std::optional<PsView> next_view_;
   std::unique_ptr<transport::Channel> channel_;
   std::vector<Link> links_;  ///< by shard
+  std::uint32_t segment_bytes_ = 0;
   Ops ops_;
   std::uint64_t last_request_ = 0;
   std::uint64_t last_sequence_ = 0;

@@ -96,8 +96,9 @@ std::string random_name() {
 
 transport::ListenOptions listen_options(const std::string& address) {
   const bool v6 = address.find(':') != std::string::npos && address.front() != '[';
-  return {
-      .bind = {"tcp://" + (v6 ? "[" + address + "]" : address) + ":*", "ipc://" + random_name()}};
+  const std::string name = random_name();
+  return {.bind = {"tcp://" + (v6 ? "[" + address + "]" : address) + ":*", "ipc://" + name,
+                   "shm://" + name + "-shm"}};  // clients look there first: ps/client/engine.h
 }
 
 /// Blocks TERM and INT in this thread and all that it starts; restores at the end.

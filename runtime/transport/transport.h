@@ -69,8 +69,8 @@ class Channel {
 };
 
 struct ListenOptions {
-  /// "tcp://127.0.0.1:*", "tcp://[::1]:*" (* or 0 = a free port), "ipc:///path"; loopback:
-  /// "loop://name".
+  /// "tcp://127.0.0.1:*", "tcp://[::1]:*" (* or 0 = a free port), "ipc:///path", "shm://@name" or
+  /// "shm://*"; loopback: "loop://name".
   std::vector<std::string> bind;
   std::string advertise_host;  ///< in endpoints() in place of tcp's bind address; "" = the bind
                                ///< address itself

@@ -13,6 +13,8 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/os/fd.h"
+#include "runtime/transport/shm_end.h"
+#include "runtime/transport/spin.h"
 
 namespace dlrun::transport {
 
@@ -174,46 +176,128 @@ long poll_ms(Duration timeout) {
   return static_cast<long>(std::min<std::int64_t>(ms, 3'600'000));
 }
 
-/// The part that both ends share: wait for any of the sockets or for wake().
+/// The part that both ends share: wait for any of the sockets, for a message in shared memory or
+/// for wake(). Links in shared memory, if there are any, are spun upon.
 class ZmqChannel : public Channel {
  public:
   explicit ZmqChannel(std::shared_ptr<void> context) : context_(std::move(context)) {}
   void wake() noexcept override { os::ring_eventfd(event_.get()); }
   bool good() const noexcept { return static_cast<bool>(event_); }
 
+  Result<std::optional<Incoming>> receive(Duration timeout) final {
+    ++receives_;
+    const bool linked = shm_ != nullptr && !shm_->empty();
+    if (linked && receives_ % kLookEvery == 0) shm_->look();
+    // Looking at sockets in vain costs a system call: while there are links they get a turn in so
+    // many, and one before sleep.
+    const bool turn = !linked || receives_ % (sockets_busy_ ? 2 : kSocketsEvery) == 0;
+    if (turn) {
+      DLRUN_ASSIGN(auto message, from_sockets());
+      sockets_busy_ = message.has_value();
+      if (message) return message;
+    }
+    if (linked) {
+      if (auto message = shm_->try_receive()) {
+        spin_.found();
+        return std::optional<Incoming>(std::move(message));
+      }
+      if (timeout == Duration::zero()) return std::optional<Incoming>{};
+      if (auto message = spin_.until(timeout, [&] { return shm_->try_receive(); }))
+        return std::optional<Incoming>(std::move(message));
+      if (!turn) {
+        DLRUN_ASSIGN(auto message, from_sockets());
+        sockets_busy_ = message.has_value();
+        if (message) return message;
+      }
+    }
+    return sleep_and_receive(timeout);
+  }
+
  protected:
-  /// true: some socket may have a message. Polls once.
-  Result<bool> wait(std::vector<zmq_pollitem_t>& items, Duration timeout) {
-    items.push_back({nullptr, event_.get(), ZMQ_POLLIN, 0});
-    const int n = zmq_poll(items.data(), static_cast<int>(items.size()), poll_ms(timeout));
-    if (n < 0 && zmq_errno() != EINTR) return zmq_fail("poll");
-    const bool woken = n > 0 && (items.back().revents & ZMQ_POLLIN) != 0;
-    if (woken) os::drain_eventfd(event_.get());
-    items.pop_back();
-    return n > (woken ? 1 : 0);
+  static constexpr std::uint32_t kLookEvery = 256;
+  static constexpr std::uint32_t kSocketsEvery = 16;
+
+  virtual Result<std::optional<Incoming>> from_sockets() = 0;
+  virtual void add_sockets(std::vector<zmq_pollitem_t>& items) = 0;
+
+  Result<ShmEnd*> shm(std::uint64_t message_bytes_max) {
+    if (shm_ == nullptr) {
+      DLRUN_ASSIGN(shm_, ShmEnd::make(message_bytes_max));
+    }
+    return shm_.get();
+  }
+  /// Whose peer this is; nullptr: a socket's.
+  ShmEnd* shm_of(PeerId peer) const noexcept {
+    return (peer & ShmEnd::kPeerBit) != 0 ? shm_.get() : nullptr;
   }
 
   std::shared_ptr<void> context_;
   os::Fd event_ = os::make_eventfd().value_or(os::Fd());
+
+ private:
+  Result<std::optional<Incoming>> sleep_and_receive(Duration timeout) {
+    if (shm_ == nullptr || shm_->arm()) {
+      const Result<bool> ready = wait(timeout);
+      if (shm_ != nullptr) shm_->disarm();
+      if (!ready) return tl::unexpected(ready.error());
+      if (!*ready) return std::optional<Incoming>{};
+    } else {
+      shm_->disarm();
+    }
+    if (shm_ != nullptr) {
+      if (auto message = shm_->try_receive()) return std::optional<Incoming>(std::move(message));
+    }
+    return from_sockets();
+  }
+
+  /// true: some socket, or the shared memory, may have a message. Polls once.
+  Result<bool> wait(Duration timeout) {
+    items_.clear();
+    items_.push_back({nullptr, event_.get(), ZMQ_POLLIN, 0});
+    if (shm_ != nullptr) items_.push_back({nullptr, shm_->fd(), ZMQ_POLLIN, 0});
+    add_sockets(items_);
+    const int n = zmq_poll(items_.data(), static_cast<int>(items_.size()), poll_ms(timeout));
+    if (n < 0 && zmq_errno() != EINTR) return zmq_fail("poll");
+    const auto readable = [&](std::size_t i) {
+      return n > 0 && (items_[i].revents & ZMQ_POLLIN) != 0;
+    };
+    const bool woken = readable(0);
+    if (woken) os::drain_eventfd(event_.get());
+    if (shm_ != nullptr && readable(1)) shm_->look();
+    return n > (woken ? 1 : 0);
+  }
+
+  std::unique_ptr<ShmEnd> shm_;
+  Spin spin_;
+  std::uint32_t receives_ = 0;
+  bool sockets_busy_ = false;
+  std::vector<zmq_pollitem_t> items_;
 };
 
 class ZmqListener final : public ZmqChannel {
  public:
-  ZmqListener(std::shared_ptr<void> context, Socket socket)
-      : ZmqChannel(std::move(context)), socket_(std::move(socket)) {}
+  ZmqListener(std::shared_ptr<void> context, void* handle, const ListenOptions& options)
+      : ZmqChannel(std::move(context)), handle_(handle), options_(options) {}
 
   ~ZmqListener() override {
     for (const std::string& path : paths_) ::unlink(path.c_str());  // zmq leaves the file
   }
 
-  Status bind(const std::string& endpoint, const std::string& advertise_host) {
-    if (endpoint.rfind("tcp://", 0) != 0 && endpoint.rfind("ipc://", 0) != 0) {
-      return fail(Errc::kInvalidArgument, "bind " + endpoint + ": neither tcp:// nor ipc://");
+  Status bind(const std::string& endpoint) {
+    if (ShmEnd::is_endpoint(endpoint)) {
+      DLRUN_ASSIGN(ShmEnd * end, shm(options_.message_bytes_max));
+      DLRUN_ASSIGN(std::string real, end->bind(endpoint));
+      endpoints_.push_back(std::move(real));
+      return {};
     }
-    if (zmq_bind(socket_.get(), endpoint.c_str()) != 0) return zmq_fail("bind " + endpoint);
+    if (endpoint.rfind("tcp://", 0) != 0 && endpoint.rfind("ipc://", 0) != 0) {
+      return fail(Errc::kInvalidArgument, "bind " + endpoint + ": not tcp://, ipc:// or shm://");
+    }
+    if (!socket_) DLRUN_TRY(open_socket());
+    if (zmq_bind(socket_->get(), endpoint.c_str()) != 0) return zmq_fail("bind " + endpoint);
     char bound[512];
     std::size_t size = sizeof bound;
-    if (zmq_getsockopt(socket_.get(), ZMQ_LAST_ENDPOINT, bound, &size) != 0)
+    if (zmq_getsockopt(socket_->get(), ZMQ_LAST_ENDPOINT, bound, &size) != 0)
       return zmq_fail("bind " + endpoint);
     std::string real(bound);
     if (real.rfind("ipc://@", 0) == 0) {
@@ -223,6 +307,7 @@ class ZmqListener final : public ZmqChannel {
       ::chmod(paths_.back().c_str(), 0600);
     } else {
       // zmq says ::ffff:127.0.0.1 for 127.0.0.1; a name of an interface or * it resolves.
+      const std::string& advertise_host = options_.advertise_host;
       std::string host = endpoint.substr(6, endpoint.rfind(':') - 6);
       if (!advertise_host.empty()) host = advertise_host;
       const bool literal =
@@ -242,37 +327,49 @@ class ZmqListener final : public ZmqChannel {
   void disconnect(PeerId) override {}
 
   Status send(PeerId peer, const Message& message) override {
+    if (ShmEnd* end = shm_of(peer)) return end->send(peer, message);
+    if (!socket_) return fail(Errc::kUnavailable, "no such peer");
     std::byte id[kRoutingIdBytes] = {};
     for (std::size_t i = 0; i < kRoutingIdBytes; ++i)
       id[i] = static_cast<std::byte>(peer >> (8 * i));
     const Frame address{nullptr, id, kRoutingIdBytes};
-    DLRUN_TRY(send_frame(socket_.get(), address, ZMQ_DONTWAIT | ZMQ_SNDMORE, "send"));
-    return send_message(socket_.get(), message, "send");
-  }
-
-  Result<std::optional<Incoming>> receive(Duration timeout) override {
-    for (bool waited = false;; waited = true) {
-      DLRUN_ASSIGN(Message message, receive_message(socket_.get(), kFramesMax + 1));
-      if (message.size() >= 2 && message[0].size == kRoutingIdBytes &&
-          message[0].data[0] == std::byte{0}) {
-        PeerId peer = 0;
-        for (std::size_t i = 0; i < kRoutingIdBytes; ++i) {
-          peer |= std::to_integer<std::uint64_t>(message[0].data[i]) << (8 * i);
-        }
-        message.erase(message.begin());
-        return std::optional<Incoming>(Incoming{peer, std::move(message)});
-      }
-      if (waited) return std::optional<Incoming>{};
-      std::vector<zmq_pollitem_t> items = {{socket_.get(), 0, ZMQ_POLLIN, 0}};
-      DLRUN_ASSIGN(const bool ready, wait(items, timeout));
-      if (!ready) return std::optional<Incoming>{};
-    }
+    DLRUN_TRY(send_frame(socket_->get(), address, ZMQ_DONTWAIT | ZMQ_SNDMORE, "send"));
+    return send_message(socket_->get(), message, "send");
   }
 
   std::vector<std::string> endpoints() const override { return endpoints_; }
 
  private:
-  Socket socket_;
+  Status open_socket() {
+    Socket socket(handle_, ZMQ_ROUTER);
+    if (socket.get() == nullptr ||
+        !socket.common_options(options_.queue_messages_max, options_.message_bytes_max) ||
+        !socket.set(ZMQ_LINGER, 1000) || !socket.set(ZMQ_ROUTER_MANDATORY, 1)) {
+      return zmq_fail("listening socket");
+    }
+    socket_.emplace(std::move(socket));
+    return {};
+  }
+  Result<std::optional<Incoming>> from_sockets() override {
+    if (!socket_) return std::optional<Incoming>{};
+    DLRUN_ASSIGN(Message message, receive_message(socket_->get(), kFramesMax + 1));
+    if (message.size() < 2 || message[0].size != kRoutingIdBytes ||
+        message[0].data[0] != std::byte{0}) {
+      return std::optional<Incoming>{};
+    }
+    PeerId peer = 0;
+    for (std::size_t i = 0; i < kRoutingIdBytes; ++i)
+      peer |= std::to_integer<std::uint64_t>(message[0].data[i]) << (8 * i);
+    message.erase(message.begin());
+    return std::optional<Incoming>(Incoming{peer, std::move(message)});
+  }
+  void add_sockets(std::vector<zmq_pollitem_t>& items) override {
+    if (socket_) items.push_back({socket_->get(), 0, ZMQ_POLLIN, 0});
+  }
+
+  void* handle_;
+  const ListenOptions options_;
+  std::optional<Socket> socket_;  ///< none: shared memory alone
   std::vector<std::string> endpoints_;
   std::vector<std::string> paths_;  ///< socket files that are ours
 };
@@ -283,6 +380,10 @@ class ZmqDialer final : public ZmqChannel {
       : ZmqChannel(std::move(context)), handle_(handle), options_(options) {}
 
   Result<PeerId> connect(const std::string& endpoint) override {
+    if (ShmEnd::is_endpoint(endpoint)) {
+      DLRUN_ASSIGN(ShmEnd * end, shm(options_.message_bytes_max));
+      return end->connect(endpoint);
+    }
     Socket socket(handle_, ZMQ_DEALER);
     if (socket.get() == nullptr ||
         !socket.common_options(options_.queue_messages_max, options_.message_bytes_max) ||
@@ -295,37 +396,37 @@ class ZmqDialer final : public ZmqChannel {
     links_.emplace(peer, Link{std::move(socket), endpoint});
     return peer;
   }
-  void disconnect(PeerId peer) override { links_.erase(peer); }
+  void disconnect(PeerId peer) override {
+    if (ShmEnd* end = shm_of(peer)) return end->disconnect(peer);
+    links_.erase(peer);
+  }
 
   Status send(PeerId peer, const Message& message) override {
+    if (ShmEnd* end = shm_of(peer)) return end->send(peer, message);
     const auto link = links_.find(peer);
     if (link == links_.end()) return fail(Errc::kUnavailable, "no such link");
     return send_message(link->second.socket.get(), message, "send to " + link->second.endpoint);
   }
 
-  Result<std::optional<Incoming>> receive(Duration timeout) override {
-    for (bool waited = false;; waited = true) {
-      // Starts after the link that was served last, so that none starves.
-      auto it = links_.upper_bound(served_);
-      for (std::size_t i = 0; i < links_.size(); ++i, ++it) {
-        if (it == links_.end()) it = links_.begin();
-        DLRUN_ASSIGN(Message message, receive_message(it->second.socket.get(), kFramesMax));
-        if (message.empty()) continue;
-        served_ = it->first;
-        return std::optional<Incoming>(Incoming{it->first, std::move(message)});
-      }
-      if (waited) return std::optional<Incoming>{};
-      std::vector<zmq_pollitem_t> items;
-      for (const auto& [peer, link] : links_)
-        items.push_back({link.socket.get(), 0, ZMQ_POLLIN, 0});
-      DLRUN_ASSIGN(const bool ready, wait(items, timeout));
-      if (!ready) return std::optional<Incoming>{};
-    }
-  }
-
   std::vector<std::string> endpoints() const override { return {}; }
 
  private:
+  Result<std::optional<Incoming>> from_sockets() override {
+    // Starts after the link that was served last, so that none starves.
+    auto it = links_.upper_bound(served_);
+    for (std::size_t i = 0; i < links_.size(); ++i, ++it) {
+      if (it == links_.end()) it = links_.begin();
+      DLRUN_ASSIGN(Message message, receive_message(it->second.socket.get(), kFramesMax));
+      if (message.empty()) continue;
+      served_ = it->first;
+      return std::optional<Incoming>(Incoming{it->first, std::move(message)});
+    }
+    return std::optional<Incoming>{};
+  }
+  void add_sockets(std::vector<zmq_pollitem_t>& items) override {
+    for (const auto& [peer, link] : links_) items.push_back({link.socket.get(), 0, ZMQ_POLLIN, 0});
+  }
+
   struct Link {
     Socket socket;
     std::string endpoint;
@@ -344,16 +445,9 @@ ZmqTransport::~ZmqTransport() = default;
 
 Result<std::unique_ptr<Channel>> ZmqTransport::listen(const ListenOptions& options) {
   if (options.bind.empty()) return fail(Errc::kInvalidArgument, "listen: nothing to bind");
-  Socket socket(context_->handle, ZMQ_ROUTER);
-  if (socket.get() == nullptr ||
-      !socket.common_options(options.queue_messages_max, options.message_bytes_max) ||
-      !socket.set(ZMQ_LINGER, 1000) || !socket.set(ZMQ_ROUTER_MANDATORY, 1)) {
-    return zmq_fail("listening socket");
-  }
-  auto channel = std::make_unique<ZmqListener>(context_, std::move(socket));
+  auto channel = std::make_unique<ZmqListener>(context_, context_->handle, options);
   if (!channel->good()) return fail(Errc::kResourceExhausted, "listen: no eventfd");
-  for (const std::string& endpoint : options.bind)
-    DLRUN_TRY(channel->bind(endpoint, options.advertise_host));
+  for (const std::string& endpoint : options.bind) DLRUN_TRY(channel->bind(endpoint));
   return std::unique_ptr<Channel>(std::move(channel));
 }
 

@@ -2,13 +2,18 @@
 // change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/scoped_actor.hpp>
+#include <cstring>
 #include <ctime>
 #include <map>
 
+#include "ps/client/engine.h"
 #include "ps/shard/shard_actor.h"
 #include "tests/ps/cluster_helper.h"
 
@@ -17,9 +22,9 @@ namespace {
 
 class AnyFaultyCluster : public testing::TestWithParam<std::string> {};
 #ifdef DLRUN_LOOPBACK_ONLY
-INSTANTIATE_TEST_SUITE_P(Transports, AnyFaultyCluster, testing::Values("loop"));
+INSTANTIATE_TEST_SUITE_P(Transports, AnyFaultyCluster, testing::Values("loop", "shm"));
 #else
-INSTANTIATE_TEST_SUITE_P(Transports, AnyFaultyCluster, testing::Values("loop", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Transports, AnyFaultyCluster, testing::Values("loop", "tcp", "shm"));
 #endif
 
 /// A key of `table` that lives on `shard`.
@@ -218,6 +223,48 @@ TEST(ClientFault, AShardThatComesLateIsWaitedFor) {
   EXPECT_TRUE(table) << table.error().to_string();
   stop = true;
   shard.join();
+}
+
+TEST(ClientFault, ALinkThatDoesNotComeUpIsReplacedByASocket) {
+  const std::string name = "@dlrun-test-" + std::to_string(::getpid());
+  const auto transport = std::make_shared<transport::ZmqTransport>();
+  auto channel = transport->listen({.bind = {"ipc://" + name}}).value();
+  // Where shared memory should be somebody listens who never answers.
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string deaf_name = name + std::string(kShmSuffix);
+  std::memcpy(address.sun_path, deaf_name.data(), deaf_name.size());
+  address.sun_path[0] = '\0';
+  const int deaf = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(deaf, reinterpret_cast<sockaddr*>(&address),
+                   static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + deaf_name.size())),
+            0);
+  ASSERT_EQ(::listen(deaf, 10), 0);
+  const PsView view{.map = SlotMap::even(1, {1, 1}),
+                    .shards = {{.shard = ShardId{0}, .tcp = "", .ipc = name}},
+                    .token = kToken,
+                    .workers = 1};
+  std::atomic<bool> stop = false;
+  ShardLoop loop(ShardCore({.token = kToken, .workers = 1}, view.map), std::move(channel),
+                 std::make_shared<SystemClock>());
+  std::thread shard([&] {
+    while (!stop) ASSERT_TRUE(loop.step(Duration{-1}));
+  });
+  {
+    const auto client = Client::connect(view, {.transport = transport}).value();
+    const auto table = client->open_table(sum_schema("t", 2), kLong);
+    EXPECT_TRUE(table) << table.error().to_string();
+    if (table) {
+      EXPECT_TRUE(client->push(*table, std::vector<std::uint64_t>{7}, std::vector<float>{1, 2}, kLong));
+      std::vector<float> out(2);
+      EXPECT_TRUE(client->pull(*table, std::vector<std::uint64_t>{7}, out, kLong));
+      EXPECT_EQ(out, (std::vector<float>{1, 2}));
+    }
+  }
+  stop = true;
+  loop.wake();
+  shard.join();
+  ::close(deaf);
 }
 
 double cpu_seconds() {

@@ -15,9 +15,9 @@ namespace {
 
 class AnyCluster : public testing::TestWithParam<std::string> {};
 #ifdef DLRUN_LOOPBACK_ONLY
-INSTANTIATE_TEST_SUITE_P(Transports, AnyCluster, testing::Values("loop"));
+INSTANTIATE_TEST_SUITE_P(Transports, AnyCluster, testing::Values("loop", "shm"));
 #else
-INSTANTIATE_TEST_SUITE_P(Transports, AnyCluster, testing::Values("loop", "tcp", "ipc"));
+INSTANTIATE_TEST_SUITE_P(Transports, AnyCluster, testing::Values("loop", "tcp", "ipc", "shm"));
 #endif
 
 std::vector<std::uint64_t> some_keys(std::size_t n, std::uint64_t seed) {

@@ -27,7 +27,7 @@ inline constexpr std::array<std::uint8_t, 32> kToken = {9, 9, 9};
 
 class Cluster {
  public:
-  /// kind: loop | tcp | ipc
+  /// kind: loop | tcp | ipc | shm
   Cluster(std::string kind, std::uint32_t shards, std::uint32_t workers,
           ShardSettings settings = {})
       : kind_(std::move(kind)) {
@@ -106,6 +106,7 @@ class Cluster {
  private:
   std::string bind(std::uint32_t i) const {
     if (kind_ == "loop") return "loop://*";
+    if (kind_ == "shm") return "shm://*";
     if (kind_ == "ipc") return "ipc://" + folder_ + "/" + std::to_string(i);
     return "tcp://127.0.0.1:*";
   }

@@ -1,0 +1,558 @@
+// What links in shared memory do beyond the suite of every transport.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <thread>
+
+#include "runtime/base/rng.h"
+#include "runtime/transport/shm_link.h"
+#include "runtime/transport/zmq_transport.h"
+
+namespace dlrun::transport {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kBytesMax = 8u << 20;
+
+int descriptors() {
+  int n = 0;
+  DIR* folder = ::opendir("/proc/self/fd");
+  while (::readdir(folder) != nullptr) ++n;
+  ::closedir(folder);
+  return n;
+}
+
+int memory_files() {
+  std::ifstream maps("/proc/self/maps");
+  int n = 0;
+  for (std::string line; std::getline(maps, line);) n += line.find("dlrun-") != std::string::npos;
+  return n;
+}
+
+Frame bytes_of(std::size_t n, std::uint64_t seed) {
+  std::vector<std::uint8_t> bytes(n);
+  SplitMix64 rng(seed);
+  for (std::size_t i = 0; i < n; i += 1 + i / 64)
+    bytes[i] = static_cast<std::uint8_t>(rng.next() | 1);
+  return Frame::take(std::move(bytes));
+}
+
+bool same(const Frame& a, const Frame& b) {
+  return a.size == b.size && (a.size == 0 || std::memcmp(a.data, b.data, a.size) == 0);
+}
+
+Status no_hand_over(int) { return fail(Errc::kUnsupported, "no files here"); }
+os::Fd no_file() { return {}; }
+os::Fd copy_of(int fd) { return os::Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+struct Pair {
+  std::unique_ptr<ShmLink> a = ShmLink::create(64u << 10, kBytesMax).value();
+  std::unique_ptr<ShmLink> b = ShmLink::attach(copy_of(a->file()), 64u << 10, kBytesMax).value();
+};
+
+/// A memory file of `bytes`, sealed when `seals` says so.
+os::Fd memory_file(std::size_t bytes, int seals) {
+  os::Fd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
+  if (seals != 0) EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, seals), 0);
+  return file;
+}
+constexpr std::size_t kSmallestFile = 4096 + 2 * (64 << 10);
+
+TEST(ShmLink, APlaceIsFreeOnceTheFramesInItAreDropped) {
+  Pair p;
+  const Frame frame = bytes_of(16u << 10, 1);
+  std::vector<Message> held;
+  int sent = 0;
+  while (p.a->put({frame}, no_hand_over)) ++sent;
+  EXPECT_EQ(sent, 3);  // four with their heads do not fit
+  for (int i = 0; i < sent; ++i) held.push_back(*p.b->take(no_file).value());
+  p.b->reap();
+  EXPECT_EQ(p.a->put({frame}, no_hand_over).error().code, Errc::kOverloaded);
+  held.erase(held.begin() + 1);  // out of order: the first still holds the place
+  p.b->reap();
+  EXPECT_FALSE(p.a->put({frame}, no_hand_over));
+  EXPECT_TRUE(same(held[0][0], frame));
+  held.erase(held.begin());
+  p.b->reap();
+  EXPECT_TRUE(p.a->put({frame}, no_hand_over));
+  EXPECT_TRUE(p.a->put({frame}, no_hand_over));
+  EXPECT_FALSE(p.a->put({frame}, no_hand_over));
+}
+
+TEST(ShmLink, AFullRingTakesNothingAndLosesNothing) {
+  Pair p;
+  SplitMix64 rng(11);
+  std::uint64_t next_in = 0, next_out = 0;
+  int full = 0;
+  while (next_out < 2000) {
+    for (std::uint64_t n = rng.below(200); n > 0; --n) {
+      const Status put = p.a->put({bytes_of(1 + next_in % 3000, next_in)}, no_hand_over);
+      if (put) {
+        ++next_in;
+      } else {
+        ASSERT_EQ(put.error().code, Errc::kOverloaded);
+        ++full;
+        break;
+      }
+    }
+    for (std::uint64_t n = rng.below(200); n > 0 && next_out < next_in; --n, ++next_out) {
+      const auto got = p.b->take(no_file).value();
+      ASSERT_TRUE(got);
+      ASSERT_TRUE(same(got->at(0), bytes_of(1 + next_out % 3000, next_out))) << next_out;
+    }
+    p.b->reap();
+  }
+  EXPECT_GT(full, 5);
+}
+
+TEST(ShmLink, FramesOutliveTheLink) {
+  Message message;
+  const Frame frame = bytes_of(1000, 2);
+  {
+    Pair p;
+    ASSERT_TRUE(p.a->put({frame, Frame{}, frame}, no_hand_over));
+    message = *p.b->take(no_file).value();
+  }
+  ASSERT_EQ(message.size(), 3u);
+  EXPECT_TRUE(same(message[0], frame));
+  EXPECT_EQ(message[1].size, 0u);
+  EXPECT_TRUE(same(message[2], frame));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(message[2].data) % 64, 0u);
+}
+
+TEST(ShmLink, MessagesOfAllSizesGoRoundTheRing) {
+  constexpr std::uint64_t kMessages = 3000;
+  const auto size_of = [](SplitMix64& rng) {
+    return rng.below(4) == 0 ? rng.below(7000) : rng.below(130);
+  };
+  Pair p;
+  std::thread producer([&] {
+    SplitMix64 rng(3);
+    for (std::uint64_t i = 0; i < kMessages; ++i) {
+      Message message;
+      for (std::uint64_t n = rng.below(5); n > 0; --n) message.push_back(bytes_of(size_of(rng), i));
+      while (!p.a->put(message, no_hand_over)) std::this_thread::yield();
+    }
+  });
+  SplitMix64 rng(3);
+  std::deque<Message> kept;
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    std::optional<Message> got;
+    while (!got) {
+      p.b->reap();
+      got = p.b->take(no_file).value();
+      if (!got) std::this_thread::yield();
+    }
+    const std::uint64_t n = rng.below(5);
+    EXPECT_EQ(got->size(), n);
+    for (std::uint64_t j = 0; j < n && j < got->size(); ++j)
+      EXPECT_TRUE(same((*got)[j], bytes_of(size_of(rng), i))) << "message " << i;
+    kept.push_back(std::move(*got));
+    if (kept.size() > 3) kept.pop_front();
+  }
+  producer.join();
+}
+
+TEST(ShmLink, WhatAPeerBreaksIsFoundAndNeverFollowed) {
+  SplitMix64 rng(7);
+  int corrupt = 0;
+  for (int round = 0; round < 300; ++round) {
+    Pair p;
+    ASSERT_TRUE(p.a->put({bytes_of(100, 1), bytes_of(3000, 2)}, no_hand_over));
+    // The control page and the first record, as a malicious peer can write them.
+    std::uint8_t noise[16];
+    for (auto& x : noise) x = static_cast<std::uint8_t>(rng.next());
+    const auto at = static_cast<off_t>(rng.below(2) == 0 ? rng.below(384) : 4096 + rng.below(64));
+    ASSERT_GT(::pwrite(p.a->file(), noise, 1 + rng.below(16), at), 0);
+    for (ShmLink* link : {p.a.get(), p.b.get()}) {
+      const auto got = link->take(no_file);
+      corrupt += !got;
+      if (!got || !*got) continue;
+      std::uint64_t sum = 1;
+      for (const Frame& f : **got) {
+        for (std::size_t i = 0; i < f.size; ++i) sum += std::to_integer<std::uint64_t>(f.data[i]);
+      }
+      EXPECT_GT(sum, 0u);  // every byte was read: the end of the mapping watches
+      link->reap();
+    }
+    (void)p.a->put({bytes_of(100, 1)}, no_hand_over);
+    (void)p.b->put({bytes_of(40'000, 1)}, no_hand_over);
+  }
+  EXPECT_GT(corrupt, 30);
+}
+
+TEST(ShmLink, AFileThatIsNoRingIsRefused) {
+  const auto refused = [](os::Fd file, std::uint32_t ring_bytes) {
+    const auto link = ShmLink::attach(std::move(file), ring_bytes, kBytesMax);
+    return !link && link.error().code == Errc::kCorrupt;
+  };
+  EXPECT_TRUE(refused(memory_file(kSmallestFile, 0), 64u << 10)) << "could shrink";
+  EXPECT_TRUE(refused(memory_file(kSmallestFile, F_SEAL_GROW), 64u << 10)) << "could shrink";
+  EXPECT_TRUE(refused(memory_file(kSmallestFile - 1, F_SEAL_SHRINK), 64u << 10));
+  EXPECT_TRUE(refused(memory_file(kSmallestFile, F_SEAL_SHRINK), 128u << 10));
+  EXPECT_TRUE(refused(memory_file(kSmallestFile, F_SEAL_SHRINK), 12345));
+  EXPECT_TRUE(refused(memory_file(4096 + (16 << 20), F_SEAL_SHRINK), 8u << 20)) << "too large";
+  EXPECT_TRUE(refused(os::Fd(::open("/dev/zero", O_RDWR | O_CLOEXEC)), 64u << 10));
+  EXPECT_TRUE(refused(os::Fd(), 64u << 10));
+  const auto read_only = ShmLink::attach(memory_file(kSmallestFile, F_SEAL_SHRINK | F_SEAL_WRITE),
+                                         64u << 10, kBytesMax);
+  EXPECT_FALSE(read_only);
+}
+
+// ---- a channel
+
+std::optional<Incoming> next(Channel& channel) {
+  for (int i = 0; i < 400; ++i) {
+    auto got = channel.receive(milliseconds(50));
+    if (got && *got) return std::move(**got);
+  }
+  return std::nullopt;
+}
+
+Status send_soon(Channel& channel, PeerId peer, const Message& message) {
+  Status sent = channel.send(peer, message);
+  for (int i = 0; i < 1000 && !sent && sent.error().code == Errc::kUnavailable; ++i) {
+    (void)channel.receive(milliseconds(10));
+    sent = channel.send(peer, message);
+  }
+  return sent;
+}
+
+/// A listener that somebody serves until the end of the test: it sends back what it gets.
+class Echo {
+ public:
+  explicit Echo(std::vector<std::string> bind) : channel_(transport_.listen({.bind = bind}).value()) {
+    thread_ = std::thread([this] {
+      while (!stop_) {
+        auto got = channel_->receive(seconds(10));
+        if (got && *got) (void)channel_->send((*got)->peer, (*got)->message);
+      }
+    });
+  }
+  ~Echo() {
+    stop_ = true;
+    channel_->wake();
+    thread_.join();
+  }
+  Echo(const Echo&) = delete;
+  Echo& operator=(const Echo&) = delete;
+  std::vector<std::string> endpoints() const { return channel_->endpoints(); }
+
+ private:
+  ZmqTransport transport_;
+  std::unique_ptr<Channel> channel_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+void expect_echo(Channel& client, PeerId link, const Frame& frame) {
+  const Status sent = send_soon(client, link, {frame});
+  ASSERT_TRUE(sent) << sent.error().to_string();
+  const auto got = next(client);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->peer, link);
+  EXPECT_TRUE(same(got->message.at(0), frame));
+}
+
+TEST(ShmTransport, LargeMessagesKeepTheirPlaceAmongSmallOnes) {
+  ZmqTransport transport;
+  auto server = transport.listen({.bind = {"shm://*"}}).value();
+  auto client = transport.dial().value();
+  const PeerId link = client->connect(server->endpoints()[0]).value();
+  SplitMix64 rng(5);
+  std::deque<Frame> sent;
+  const auto receive_one = [&] {
+    const auto got = next(*server);
+    ASSERT_TRUE(got);
+    ASSERT_FALSE(sent.empty());
+    EXPECT_TRUE(same(got->message.at(0), sent.front()));
+    sent.pop_front();
+  };
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const Frame frame =
+        bytes_of(rng.below(3) == 0 ? (3u << 20) + rng.below(1000) : rng.below(50'000), i);
+    for (;;) {
+      const Status put = client->send(link, {frame});
+      if (put) break;
+      ASSERT_EQ(put.error().code, Errc::kOverloaded);
+      receive_one();
+    }
+    sent.push_back(frame);
+  }
+  while (!sent.empty() && !testing::Test::HasFatalFailure()) receive_one();
+}
+
+TEST(ShmTransport, AFrameBeyondTheLimitIsRefusedOnEitherSide) {
+  ZmqTransport transport;
+  auto server = transport.listen({.bind = {"shm://*"}, .message_bytes_max = 3u << 20}).value();
+  auto careful = transport.dial({.message_bytes_max = 1000}).value();
+  const PeerId link = careful->connect(server->endpoints()[0]).value();
+  EXPECT_EQ(send_soon(*careful, link, {bytes_of(1001, 1)}).error().code, Errc::kInvalidArgument);
+  EXPECT_TRUE(careful->send(link, {bytes_of(1000, 1)}));
+  EXPECT_TRUE(next(*server));
+  auto careless = transport.dial().value();
+  const PeerId other = careless->connect(server->endpoints()[0]).value();
+  (void)server->receive(milliseconds(100));
+  EXPECT_TRUE(send_soon(*careless, other, {bytes_of(4u << 20, 1)}));
+  EXPECT_FALSE(server->receive(milliseconds(100)).value());
+  EXPECT_TRUE(careful->send(link, {bytes_of(10, 1)}));
+  EXPECT_TRUE(next(*server)) << "the others go on";
+}
+
+/// Speaks at a listener's socket as no client of ours would.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& endpoint)
+      : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const std::string name = endpoint.substr(std::strlen("shm://"));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, name.data(), name.size());
+    address.sun_path[0] = '\0';
+    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address),
+                        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())),
+              0);
+    const timeval patience{10, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  void say(const std::string& bytes, const std::vector<int>& files = {}) {
+    iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    std::vector<char> control(CMSG_SPACE(files.size() * sizeof(int)) + alignof(cmsghdr));
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (!files.empty()) {
+      message.msg_control = control.data();
+      message.msg_controllen = CMSG_SPACE(files.size() * sizeof(int));
+      cmsghdr* c = CMSG_FIRSTHDR(&message);
+      c->cmsg_level = SOL_SOCKET;
+      c->cmsg_type = SCM_RIGHTS;
+      c->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+      std::memcpy(CMSG_DATA(c), files.data(), files.size() * sizeof(int));
+    }
+    (void)::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+  }
+  /// The next byte, 0 when the listener hung up, -1 when nothing came.
+  int hears() {
+    char byte = 0;
+    const ssize_t got = ::recv(socket_.get(), &byte, 1, 0);
+    if (got < 0) return errno == EAGAIN ? -1 : 0;
+    return got == 0 ? 0 : byte;
+  }
+
+ private:
+  os::Fd socket_;
+};
+
+std::string hello(std::uint32_t version, std::uint32_t ring_bytes) {
+  std::string bytes = "dlrunshm";
+  bytes.append(reinterpret_cast<const char*>(&version), 4);
+  bytes.append(reinterpret_cast<const char*>(&ring_bytes), 4);
+  return bytes;
+}
+
+TEST(ShmTransport, ADescriptorThatIsNoRingEndsTheLinkAndLeavesNothing) {
+  const int before = descriptors(), files_before = memory_files();
+  {
+    Echo echo({"shm://*"});
+    ZmqTransport transport;
+    auto client = transport.dial().value();
+    const std::string endpoint = echo.endpoints()[0];
+    const PeerId link = client->connect(endpoint).value();
+    expect_echo(*client, link, bytes_of(10, 1));
+    const os::Fd ring = memory_file(kSmallestFile, F_SEAL_SHRINK);
+    const os::Fd loose = memory_file(kSmallestFile, 0);
+    const os::Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC));
+    struct Case {
+      std::string bytes;
+      std::vector<int> files;
+    };
+    const std::string good = hello(1, 64u << 10);
+    const std::vector<Case> cases = {
+        {"GET / HTTP/1.0\r\n\r\n", {}},
+        {good, {}},
+        {good, {zero.get()}},
+        {good, {loose.get()}},
+        {good, {ring.get(), ring.get()}},
+        {good, std::vector<int>(100, ring.get())},
+        {hello(2, 64u << 10), {ring.get()}},
+        {hello(1, 128u << 10), {ring.get()}},
+        {hello(1, 0), {ring.get()}},
+        {hello(1, 0x80000000u), {ring.get()}},
+        {good.substr(0, 10), {ring.get()}},
+        {good + "x", {ring.get(), zero.get()}},
+    };
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      Stranger stranger(endpoint);
+      stranger.say(cases[i].bytes, cases[i].files);
+      EXPECT_EQ(stranger.hears(), 0) << "case " << i;
+      expect_echo(*client, link, bytes_of(10, i));
+    }
+    // One that is linked, and then floods with descriptors or announces a file that does not come.
+    for (int i = 0; i < 3; ++i) {
+      Stranger stranger(endpoint);
+      stranger.say(good, {ring.get()});
+      EXPECT_EQ(stranger.hears(), 'w');
+      if (i == 0) {
+        for (int n = 0; n < 40; ++n) stranger.say("f", {zero.get()});
+      } else {
+        // a record of kind "in a file", of 64 bytes, and the head that makes it seen
+        const std::uint32_t record[4] = {0x646c7232, 0, 64, 0};
+        const std::uint64_t written = 64;
+        ASSERT_GT(::pwrite(ring.get(), record, sizeof record, 4096), 0);
+        if (i == 2) stranger.say("f", {loose.get()});
+        ASSERT_GT(::pwrite(ring.get(), &written, sizeof written, 0), 0);
+        stranger.say("b");
+      }
+      EXPECT_EQ(stranger.hears(), 0) << "flood " << i;
+      expect_echo(*client, link, bytes_of(10, 1));
+      const std::uint64_t nothing[8] = {};
+      ASSERT_GT(::pwrite(ring.get(), nothing, sizeof nothing, 0), 0);
+    }
+  }
+  EXPECT_EQ(descriptors(), before);
+  EXPECT_EQ(memory_files(), files_before);
+}
+
+TEST(ShmTransport, StrangersThatSayNothingDisturbNobody) {
+  Echo echo({"shm://*"});
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  for (int i = 0; i < 20; ++i)
+    strangers.push_back(std::make_unique<Stranger>(echo.endpoints()[0]));
+  ZmqTransport transport;
+  auto client = transport.dial().value();
+  const PeerId link = client->connect(echo.endpoints()[0]).value();
+  expect_echo(*client, link, bytes_of(10, 1));
+  strangers.clear();
+  expect_echo(*client, link, bytes_of(10, 2));
+}
+
+/// Forks a child that runs `work` until it is killed.
+template <class Work>
+pid_t fork_child(Work work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    work();
+    ::_exit(1);
+  }
+  return child;
+}
+
+int kills() { return std::getenv("DLRUN_LONG") != nullptr ? 200 : 10; }
+
+TEST(ShmTransport, AClientKilledInTheMiddleLeavesNothingBehind) {
+  ZmqTransport transport;
+  auto server = transport.listen({.bind = {"shm://*"}}).value();
+  const std::string endpoint = server->endpoints()[0];
+  (void)server->receive(Duration{0});
+  const int before = descriptors(), files_before = memory_files();
+  const SystemClock clock;
+  for (int i = 0; i < kills(); ++i) {
+    // Sends without end, small and large.
+    const pid_t child = fork_child([&] {
+      ZmqTransport mine;
+      auto client = mine.dial().value();
+      const PeerId link = client->connect(endpoint).value();
+      const Frame small = bytes_of(3000, 1), large = bytes_of(2u << 20, 2);
+      for (std::uint64_t n = 0;; ++n) (void)client->send(link, {n % 50 == 49 ? large : small});
+    });
+    for (int n = 0; n < 20 + i * 7 % 50; ++n) {
+      const auto got = next(*server);
+      ASSERT_TRUE(got) << "kill " << i;
+      ASSERT_EQ(got->message.size(), 1u);
+    }
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    const TimePoint give_up = clock.now() + seconds(20);
+    while ((descriptors() != before || memory_files() != files_before) && clock.now() < give_up)
+      (void)server->receive(milliseconds(5));
+    ASSERT_EQ(descriptors(), before) << "kill " << i;
+    ASSERT_EQ(memory_files(), files_before) << "kill " << i;
+  }
+  auto client = transport.dial().value();
+  const PeerId link = client->connect(endpoint).value();
+  ASSERT_TRUE(client->send(link, {bytes_of(10, 1)}));
+  EXPECT_TRUE(next(*server)) << "the listener goes on";
+}
+
+TEST(ShmTransport, AListenerThatIsKilledIsNoticedAtOnceAndFoundAgain) {
+  const std::string endpoint = "shm://@dlrun-test-" + std::to_string(::getpid());
+  const auto serve = [&] {
+    ZmqTransport mine;
+    auto server = mine.listen({.bind = {endpoint}}).value();
+    for (;;) {
+      auto got = server->receive(Duration{-1});
+      if (got && *got) (void)server->send((*got)->peer, (*got)->message);
+    }
+  };
+  ZmqTransport transport;
+  auto client = transport.dial().value();
+  const int files_before = memory_files();
+  const PeerId link = client->connect(endpoint).value();
+  const SystemClock clock;
+  for (int i = 0; i < kills(); ++i) {
+    const pid_t child = fork_child(serve);
+    expect_echo(*client, link, bytes_of(3000, static_cast<std::uint64_t>(i)));
+    ASSERT_FALSE(testing::Test::HasFatalFailure()) << "kill " << i;
+    (void)client->send(link, {bytes_of(100, 1)});  // may be under way when it dies
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    const TimePoint killed = clock.now();
+    while (clock.now() < killed + seconds(10)) {
+      const auto got = client->receive(milliseconds(5));
+      ASSERT_TRUE(got);
+      if (!*got && memory_files() == files_before) break;
+    }
+    EXPECT_LT(clock.now() - killed, seconds(5)) << "kill " << i;
+    EXPECT_EQ(memory_files(), files_before) << "kill " << i;
+    EXPECT_EQ(client->send(link, {bytes_of(10, 1)}).error().code, Errc::kUnavailable);
+  }
+}
+
+#ifndef DLRUN_LOOPBACK_ONLY
+
+TEST(ShmTransport, OneListenerServesSharedMemoryAndTcp) {
+  Echo echo({"tcp://127.0.0.1:*", "shm://*"});
+  ZmqTransport transport;
+  auto client = transport.dial().value();
+  std::vector<PeerId> links;
+  for (const std::string& endpoint : echo.endpoints())
+    links.push_back(client->connect(endpoint).value());
+  for (std::uint64_t i = 0; i < 200; ++i)
+    expect_echo(*client, links[i % 2], bytes_of(100 + i, i));
+  // Both at once: neither waits for the other to be silent.
+  std::vector<int> got(2);
+  for (int i = 0; i < 200; ++i) {
+    for (const PeerId link : links)
+      ASSERT_TRUE(send_soon(*client, link, {bytes_of(100, static_cast<std::uint64_t>(i))}));
+  }
+  for (int i = 0; i < 400; ++i) {
+    const auto reply = next(*client);
+    ASSERT_TRUE(reply) << i;
+    ++got[reply->peer == links[1] ? 1 : 0];
+  }
+  EXPECT_EQ(got, (std::vector<int>{200, 200}));
+}
+
+#endif  // DLRUN_LOOPBACK_ONLY
+
+}  // namespace
+}  // namespace dlrun::transport
