@@ -90,6 +90,22 @@ enum class Eviction : std::uint8_t {
 /// What a pull reads where there is no row.
 enum class Missing : std::uint8_t { kInitial = 0, kValue = 1 };
 
+/// How values travel (ps/core/value_codec.h).
+enum class Codec : std::uint8_t {
+  kF32 = 0,
+  kF16 = 1,
+  kBf16 = 2,
+  kInt8 = 3,    ///< with a scale for each row
+  kOneBit = 4,  ///< pushes only
+  kTopK = 5,    ///< pushes only
+};
+inline constexpr Codec kCodecLast = Codec::kTopK;
+struct CodecSpec {
+  Codec codec = Codec::kF32;
+  std::uint16_t k = 0;  ///< kTopK: how many of a row, 1 to dim
+  friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
+};
+
 /// Never 0. What a TableSchema with id 0 gets: the same on every client, with nobody to ask.
 std::uint32_t table_id(std::string_view name) noexcept;
 
@@ -201,6 +217,7 @@ struct RequestHeader {
   ScanCursor cursor;                  ///< kScan
   std::optional<TableSchema> schema;  ///< kCreateTable
   float rate = 0.0f;                  ///< kTune
+  CodecSpec codec;                    ///< kPush: of the values; kPull: wanted of the reply
   friend bool operator==(const RequestHeader&, const RequestHeader&) = default;
 };
 
@@ -215,6 +232,7 @@ struct ReplyHeader {
   std::uint32_t n = 0;
   std::uint32_t dim = 0;
   ScanCursor cursor;  ///< kScan: where to go on
+  CodecSpec codec;    ///< kPull: of the values
   friend bool operator==(const ReplyHeader&, const ReplyHeader&) = default;
 };
 

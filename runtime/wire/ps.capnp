@@ -68,6 +68,8 @@ struct Request {
   cursor @13 :Cursor;
   schema @14 :TableSchema;
   rate @15 :Float32;
+  codec @16 :UInt8;
+  codecK @17 :UInt16;
 }
 
 struct Reply {
@@ -81,4 +83,6 @@ struct Reply {
   n @7 :UInt32;
   dim @8 :UInt32;
   cursor @9 :Cursor;
+  codec @10 :UInt8;
+  codecK @11 :UInt16;
 }

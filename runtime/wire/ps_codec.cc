@@ -175,6 +175,9 @@ Result<ps::RequestHeader> request_of(ps_schema::Request::Reader r) {
   h.dim = r.getDim();
   h.cursor = cursor_of(r.getCursor());
   h.rate = r.getRate();
+  if (!to_enum(r.getCodec(), ps::Codec::kF32, ps::kCodecLast, h.codec.codec))
+    return fail(Errc::kUnsupported, "request with unknown codec " + std::to_string(r.getCodec()));
+  h.codec.k = r.getCodecK();
   if (r.hasSchema()) {
     DLRUN_ASSIGN(h.schema, schema_of(r.getSchema()));
   }
@@ -195,6 +198,9 @@ Result<ps::ReplyHeader> reply_of(ps_schema::Reply::Reader r) {
   h.n = r.getN();
   h.dim = r.getDim();
   h.cursor = cursor_of(r.getCursor());
+  if (!to_enum(r.getCodec(), ps::Codec::kF32, ps::kCodecLast, h.codec.codec))
+    return fail(Errc::kUnsupported, "reply with unknown codec " + std::to_string(r.getCodec()));
+  h.codec.k = r.getCodecK();
   return h;
 }
 
@@ -221,6 +227,8 @@ std::vector<std::byte> encode(const ps::RequestHeader& h) {
   if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
   if (h.schema) put_schema(*h.schema, b.initSchema());
   b.setRate(h.rate);
+  b.setCodec(static_cast<std::uint8_t>(h.codec.codec));
+  b.setCodecK(h.codec.k);
   return flatten(message);
 }
 
@@ -239,6 +247,8 @@ std::vector<std::byte> encode(const ps::ReplyHeader& h) {
   b.setN(h.n);
   b.setDim(h.dim);
   if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
+  b.setCodec(static_cast<std::uint8_t>(h.codec.codec));
+  b.setCodecK(h.codec.k);
   return flatten(message);
 }
 

@@ -70,6 +70,13 @@ ps::RequestHeader grown_request() {
   return h;
 }
 
+/// With the codecs of values, which came later still.
+ps::RequestHeader coded_request() {
+  ps::RequestHeader h = grown_request();
+  h.codec = {ps::Codec::kTopK, 300};
+  return h;
+}
+
 ps::ReplyHeader full_reply() {
   ps::ReplyHeader h;
   h.kind = ps::Kind::kScan;
@@ -81,6 +88,12 @@ ps::ReplyHeader full_reply() {
   h.n = 3;
   h.dim = 4;
   h.cursor = {7, 9};
+  return h;
+}
+
+ps::ReplyHeader coded_reply() {
+  ps::ReplyHeader h = full_reply();
+  h.codec = {ps::Codec::kInt8, 0};
   return h;
 }
 
@@ -124,6 +137,12 @@ TEST(PsCodec, ReadsTheRecordedBytesOfVersion1) {
   const auto reply = decode_ps_reply(recorded("reply-v1.hex"));
   ASSERT_TRUE(reply) << "recorded:\n" << hex(encode(full_reply()));
   EXPECT_EQ(*reply, full_reply());
+  const auto coded = decode_ps_request(recorded("request-v1-coded.hex"));
+  ASSERT_TRUE(coded) << "recorded:\n" << hex(encode(coded_request()));
+  EXPECT_EQ(*coded, coded_request());
+  const auto coded_answer = decode_ps_reply(recorded("reply-v1-coded.hex"));
+  ASSERT_TRUE(coded_answer) << "recorded:\n" << hex(encode(coded_reply()));
+  EXPECT_EQ(*coded_answer, coded_reply());
 }
 
 TEST(PsCodec, AnyAlignmentWillDo) {
