@@ -1,31 +1,25 @@
 // Sparse rows of dim 16 under Adagrad. Roof (bench/roofs/sparse.h): the same work on one core with
 // nothing around it.
 //   {push,pull}_100k              100,000 random sorted keys a request, 0.8 M rows resident: client
-//                                 and shard, over the fastest
-//                                 transport of one host that there is
+//                                 and shard, over shared memory
 //   core_{push,pull}_100k         the same keys, straight into the shard's table: what the protocol
 //                                 has to come near to
 //   {push,pull}_4GiB_{uniform,zipf}  a table of 4 GiB (weights, state, headers), straight into the
 //                                    shard's table
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
-#include <thread>
 
+#include "bench/ps/shard_thread.h"
 #include "bench/report/report.h"
 #include "bench/roofs/sparse.h"
-#include "ps/client/client.h"
 #include "ps/core/table.h"
-#include "ps/shard/shard_loop.h"
-#include "runtime/transport/zmq_transport.h"
 
 namespace dlrun::bench {
 namespace {
@@ -169,22 +163,9 @@ void requests_100k(int rounds) {
   ps::TableState table(table_schema());
   fill(table, kRows);
 
-  // A shard on a thread of its own, as in a shard host; the client on this one.
-  const auto transport = std::make_shared<transport::ZmqTransport>();
-  const std::string name = "@dlrun-bench-" + std::to_string(std::random_device{}());
-  auto channel = transport->listen({.bind = {"ipc://" + name}});
-  if (!channel) std::exit(1);
-  ps::PsView view{.map = ps::SlotMap::even(1, {1, 1}),
-                  .shards = {{.shard = ShardId{0}, .tcp = "", .ipc = name}},
-                  .workers = 1};
-  ps::ShardLoop loop(ps::ShardCore({.workers = 1}, view.map), std::move(*channel),
-                     std::make_shared<SystemClock>());
-  std::atomic<bool> stop = false;
-  std::thread shard([&] {
-    while (!stop) (void)loop.step(Duration{-1});
-  });
   {
-    const auto client = ps::Client::connect(view, {.transport = transport}).value();
+    const ShardThread shard("shm://*");
+    const auto client = shard.client();
     const ps::Table t = client->open_table(table_schema(), 60s).value();
     const auto keys = all_keys(kRows);
     const std::vector<float> zeros(100'000 * kDim, 0.0f);
@@ -213,9 +194,6 @@ void requests_100k(int rounds) {
     print(whole);
     print(core);
   }
-  stop = true;
-  loop.wake();
-  shard.join();
 }
 
 void table_of_4gib(int rounds, bool zipf) {

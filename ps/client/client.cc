@@ -77,11 +77,19 @@ struct Client::Impl {
     return fail(Errc::kInvalidArgument, name_of(what, table) + ": the table is not dense");
   }
   Result<std::shared_ptr<Call>> start_pull(const Table& table, std::span<const std::uint64_t> keys,
-                                           std::span<float> out, Duration timeout) {
+                                           std::span<float> out, bool keys_stay,
+                                           Duration timeout) {
     DLRUN_TRY(check_shape(table, "pull", keys.size(), out.size()));
-    auto call = engine.make_call(name_of("pull", table), timeout);
+    auto call = engine.make_call("pull", table.schema.name, timeout);
     call->out = out;
-    engine.pull(call, table.schema, keys);
+    engine.pull(call, table.schema, keys, keys_stay);
+    return call;
+  }
+  Result<std::shared_ptr<Call>> start_push(const Table& table, std::span<const std::uint64_t> keys,
+                                           std::span<const float> grads, Duration timeout) {
+    DLRUN_TRY(check_shape(table, "push", keys.size(), grads.size()));
+    auto call = engine.make_call("push", table.schema.name, timeout);
+    engine.push(call, table.schema, keys, grads);
     return call;
   }
 
@@ -90,19 +98,19 @@ struct Client::Impl {
   Turn clocking;
 };
 
-struct PendingPull::Impl {
+struct PendingCall::Impl {
   std::shared_ptr<Client::Impl> client;
   std::shared_ptr<Call> call;
   ~Impl() { client->engine.abandon(call); }
 };
 
-PendingPull::PendingPull() noexcept = default;
-PendingPull::PendingPull(PendingPull&&) noexcept = default;
-PendingPull& PendingPull::operator=(PendingPull&&) noexcept = default;
-PendingPull::~PendingPull() = default;
-PendingPull::PendingPull(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+PendingCall::PendingCall() noexcept = default;
+PendingCall::PendingCall(PendingCall&&) noexcept = default;
+PendingCall& PendingCall::operator=(PendingCall&&) noexcept = default;
+PendingCall::~PendingCall() = default;
+PendingCall::PendingCall(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 
-Status PendingPull::wait() {
+Status PendingCall::wait() {
   if (impl_ == nullptr) return fail(Errc::kFailedPrecondition, "no pull to wait for");
   Status status = impl_->client->engine.wait(impl_->call);
   impl_.reset();
@@ -134,7 +142,7 @@ Result<Table> Client::open_table(TableSchema schema, Duration timeout) {
   if (schema.id == 0) schema.id = table_id(schema.name);
   DLRUN_TRY(validate(schema));
   Table table{schema.id, std::move(schema)};
-  auto call = impl_->engine.make_call(name_of("opening", table), timeout);
+  auto call = impl_->engine.make_call("opening", table.schema.name, timeout);
   impl_->engine.tell(
       call, RequestHeader{.kind = Kind::kCreateTable, .table = table.id, .schema = table.schema});
   DLRUN_TRY(impl_->engine.wait(call));
@@ -143,24 +151,32 @@ Result<Table> Client::open_table(TableSchema schema, Duration timeout) {
 
 Status Client::pull(const Table& table, std::span<const std::uint64_t> keys, std::span<float> out,
                     Duration timeout) {
-  DLRUN_ASSIGN(const auto call, impl_->start_pull(table, keys, out, timeout));
+  DLRUN_ASSIGN(const auto call, impl_->start_pull(table, keys, out, true, timeout));
   return impl_->engine.wait(call);
 }
 
-Result<PendingPull> Client::pull_async(const Table& table, std::span<const std::uint64_t> keys,
+Result<PendingCall> Client::pull_async(const Table& table, std::span<const std::uint64_t> keys,
                                        std::span<float> out, Duration timeout) {
-  DLRUN_ASSIGN(auto call, impl_->start_pull(table, keys, out, timeout));
-  impl_->engine.wait_sent(call);
-  return PendingPull(
-      std::unique_ptr<PendingPull::Impl>(new PendingPull::Impl{impl_, std::move(call)}));
+  DLRUN_ASSIGN(auto call, impl_->start_pull(table, keys, out, false, timeout));
+  return pending(std::move(call));
 }
 
 Status Client::push(const Table& table, std::span<const std::uint64_t> keys,
                     std::span<const float> grads, Duration timeout) {
-  DLRUN_TRY(impl_->check_shape(table, "push", keys.size(), grads.size()));
-  auto call = impl_->engine.make_call(name_of("push", table), timeout);
-  impl_->engine.push(call, table.schema, keys, grads);
+  DLRUN_ASSIGN(const auto call, impl_->start_push(table, keys, grads, timeout));
   return impl_->engine.wait(call);
+}
+
+Result<PendingCall> Client::push_async(const Table& table, std::span<const std::uint64_t> keys,
+                                       std::span<const float> grads, Duration timeout) {
+  DLRUN_ASSIGN(auto call, impl_->start_push(table, keys, grads, timeout));
+  return pending(std::move(call));
+}
+
+PendingCall Client::pending(std::shared_ptr<Call> call) const {
+  impl_->engine.wait_sent(call);
+  return PendingCall(
+      std::unique_ptr<PendingCall::Impl>(new PendingCall::Impl{impl_, std::move(call)}));
 }
 
 Status Client::pull_dense(const Table& table, std::span<float> out, Duration timeout) {
@@ -181,11 +197,11 @@ Status Client::clock(std::span<const Table> tables, Duration timeout) {
   for (const Table& table : tables) DLRUN_TRY(impl_->check_open(table));
   if (tables.empty()) return {};
   Engine& engine = impl_->engine;
-  auto call = engine.make_call(
-      tables.size() == 1 ? name_of("clock", tables[0]) : "clock of several tables", timeout);
+  auto call = tables.size() == 1 ? engine.make_call("clock", tables[0].schema.name, timeout)
+                                 : engine.make_call("clock of several tables", "", timeout);
   if (!impl_->clocking.take(std::min<Duration>(timeout, std::chrono::hours(24)))) {
     return fail(Errc::kDeadlineExceeded,
-                call->what + ": another clock() of this client takes too long");
+                call->what() + ": another clock() of this client takes too long");
   }
   const std::unique_ptr<Turn, void (*)(Turn*)> turn(&impl_->clocking,
                                                     [](Turn* t) { t->give_back(); });
@@ -210,7 +226,7 @@ Status Client::set_learning_rate(const Table& table, float rate, Duration timeou
   TableSchema changed = table.schema;
   changed.learning_rate = rate;
   DLRUN_TRY(validate(changed));
-  auto call = impl_->engine.make_call(name_of("change of the learning rate", table), timeout);
+  auto call = impl_->engine.make_call("change of the learning rate", table.schema.name, timeout);
   impl_->engine.tell(call, RequestHeader{.kind = Kind::kTune,
                                          .table = table.id,
                                          .clock = impl_->engine.clock_of(table.id),
@@ -218,10 +234,25 @@ Status Client::set_learning_rate(const Table& table, float rate, Duration timeou
   return impl_->engine.wait(call);
 }
 
+Status Client::set_codecs(const Table& table, CodecSpec push, CodecSpec pull) {
+  DLRUN_TRY(impl_->check_open(table));
+  const auto bad = [&](const char* what) {
+    return fail(Errc::kInvalidArgument, name_of("codecs", table) + ": " + what);
+  };
+  const auto sparse = [](Codec codec) { return codec == Codec::kOneBit || codec == Codec::kTopK; };
+  if (sparse(pull.codec)) return bad("one bit and top-k are for pushes");
+  if (sparse(push.codec) && table.schema.optimizer == Optimizer::kAssign)
+    return bad("one bit and top-k need gradients, this table assigns");
+  if (push.codec == Codec::kTopK && (push.k < 1 || push.k > table.schema.dim))
+    return bad("k must be 1 to dim");
+  impl_->engine.set_codecs(table.schema, push, pull);
+  return {};
+}
+
 Status Client::leave(Duration timeout) {
   if (impl_->left) return {};
   Engine& engine = impl_->engine;
-  auto call = engine.make_call("leaving", timeout);
+  auto call = engine.make_call("leaving", "", timeout);
   DLRUN_TRY(engine.wait_quiet({}, call->deadline));
   engine.tell(call, RequestHeader{.kind = Kind::kLeave});
   DLRUN_TRY(engine.wait(call));
@@ -236,7 +267,7 @@ Status Client::scan(const Table& table, const PageFn& page, Duration timeout) {
   const auto rows = std::max<std::uint32_t>(1, engine.segment_bytes() / (8 + 4 * table.schema.dim));
   for (std::uint32_t shard = 0; shard < engine.shards(); ++shard) {
     for (ScanCursor cursor; cursor.slot < kSlots;) {
-      auto call = engine.make_call(name_of("scan", table), deadline - engine.now());
+      auto call = engine.make_call("scan", table.schema.name, deadline - engine.now());
       engine.tell(call,
                   RequestHeader{.kind = Kind::kScan,
                                 .table = table.id,
@@ -247,12 +278,12 @@ Status Client::scan(const Table& table, const PageFn& page, Duration timeout) {
                   ShardId{shard});
       DLRUN_TRY(engine.wait(call));
       if (!call->page_keys.empty() && !page(call->page_keys, call->page_values)) {
-        return fail(Errc::kCancelled, call->what + ": stopped");
+        return fail(Errc::kCancelled, call->what() + ": stopped");
       }
       const ScanCursor next = call->page.cursor;
       if (next.slot < cursor.slot || (next.slot == cursor.slot && next.key <= cursor.key)) {
         return fail(Errc::kCorrupt,
-                    call->what + ": shard " + std::to_string(shard) + " does not move on");
+                    call->what() + ": shard " + std::to_string(shard) + " does not move on");
       }
       cursor = next;
     }

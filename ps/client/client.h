@@ -16,7 +16,7 @@
 ///   not send it again.
 /// Bounds: bytes under way per shard <= credit_bytes; a request beyond it waits for credit, within
 /// its timeout.
-/// Threads: all methods of Client are thread safe; a PendingPull belongs to one thread at a time.
+/// Threads: all methods of Client are thread safe; a PendingCall belongs to one thread at a time.
 ///   No thread is started: whoever waits drives the traffic of all. Several clients per process are
 ///   fine; those that share a worker id must not both call clock().
 
@@ -47,10 +47,13 @@ struct ClientOptions {
   Duration retry_first = std::chrono::milliseconds(250);
   Duration retry_max = std::chrono::seconds(4);
   std::uint32_t attempts_max = 64;
+  std::uint64_t feedback_bytes_max = 1ull << 30;  ///< for each table that is pushed with losses
   std::function<Result<PsView>()> refresh;  ///< asked on kStaleEpoch for a newer view; may be empty
   std::shared_ptr<transport::Transport> transport;  ///< null = zmq
   std::shared_ptr<const Clock> clock;               ///< null = SystemClock
 };
+
+struct Call;
 
 /// A table that is open: a value, valid for the client that opened it.
 struct Table {
@@ -58,20 +61,20 @@ struct Table {
   TableSchema schema;
 };
 
-/// A pull under way. wait() once; after it (or after destruction) `out` is the caller's again. Must
-/// not outlive the client.
-class PendingPull {
+/// A pull or push under way. wait() once; after it (or after destruction) the arrays that were
+/// given to it are the caller's again. Must not outlive the client.
+class PendingCall {
  public:
-  PendingPull() noexcept;
-  PendingPull(PendingPull&&) noexcept;
-  PendingPull& operator=(PendingPull&&) noexcept;
-  ~PendingPull();
+  PendingCall() noexcept;
+  PendingCall(PendingCall&&) noexcept;
+  PendingCall& operator=(PendingCall&&) noexcept;
+  ~PendingCall();
   Status wait();
 
  private:
   friend class Client;
   struct Impl;
-  explicit PendingPull(std::unique_ptr<Impl> impl) noexcept;
+  explicit PendingCall(std::unique_ptr<Impl> impl) noexcept;
   std::unique_ptr<Impl> impl_;
 };
 
@@ -91,12 +94,16 @@ class Client {
   Status pull(const Table& table, std::span<const std::uint64_t> keys, std::span<float> out,
               Duration timeout);
   /// `keys` may go when it returns; `out` must live until wait(). Blocks only for credit.
-  Result<PendingPull> pull_async(const Table& table, std::span<const std::uint64_t> keys,
+  Result<PendingCall> pull_async(const Table& table, std::span<const std::uint64_t> keys,
                                  std::span<float> out, Duration timeout);
   /// grads [n, dim]; duplicates are summed (kAssign: the last wins). Returns when every shard has
   /// accepted its part.
   Status push(const Table& table, std::span<const std::uint64_t> keys, std::span<const float> grads,
               Duration timeout);
+  /// `keys` and `grads` must live until wait(). Blocks only for credit. A push that was given up
+  /// (destroyed before wait) may have been applied or not.
+  Result<PendingCall> push_async(const Table& table, std::span<const std::uint64_t> keys,
+                                 std::span<const float> grads, Duration timeout);
 
   /// The whole of a dense table: [rows, dim].
   Status pull_dense(const Table& table, std::span<float> out, Duration timeout);
@@ -113,6 +120,11 @@ class Client {
   /// From now on (BSP: from this worker's clock on) the table's optimizer uses this rate, on every
   /// shard. One worker says it, not all.
   Status set_learning_rate(const Table& table, float rate, Duration timeout);
+
+  /// How this client's values of the table travel from now on; both f32 at first. A push in kOneBit
+  /// or kTopK keeps what it loses of each key's gradient and adds it to the next. kInvalidArgument:
+  /// these two for pulls, or on a table that assigns; a k that is not 1 to dim.
+  Status set_codecs(const Table& table, CodecSpec push, CodecSpec pull);
 
   /// The worker leaves every clock set; the client sends no more (kFailedPrecondition). Idempotent.
   Status leave(Duration timeout);
@@ -140,9 +152,10 @@ class Client {
   Stats stats() const;
 
  private:
-  friend class PendingPull;
+  friend class PendingCall;
   struct Impl;
   explicit Client(std::shared_ptr<Impl> impl) noexcept;
+  PendingCall pending(std::shared_ptr<Call> call) const;
   std::shared_ptr<Impl> impl_;
 };
 

@@ -55,9 +55,12 @@ std::vector<std::string> endpoints_of(const ShardEndpoint& shard) {
   return endpoints;
 }
 
-transport::Frame frame_of(const std::shared_ptr<const Segment>& owner, const void* data,
-                          std::size_t size) {
-  return {owner, static_cast<const std::byte*>(data), size};
+/// Without an owner when the caller's array was borrowed: it may go once the call has ended.
+template <class T>
+transport::Frame frame_of(const std::shared_ptr<const Segment>& segment, std::span<const T> array,
+                          const std::vector<T>& own) {
+  return {own.empty() ? nullptr : segment, reinterpret_cast<const std::byte*>(array.data()),
+          array.size_bytes()};
 }
 
 }  // namespace
@@ -116,16 +119,17 @@ void Engine::connect(Link& link, std::size_t first) {
       any ? std::min(options_.segment_bytes_max, kShmSegmentBytes) : options_.segment_bytes_max;
 }
 
-std::shared_ptr<Call> Engine::make_call(std::string what, Duration timeout) const {
+std::shared_ptr<Call> Engine::make_call(const char* verb, const std::string& table,
+                                        Duration timeout) const {
   auto call = std::make_shared<Call>();
-  call->what = std::move(what);
+  call->verb = verb;
+  call->table = table;
   call->deadline = now() + std::clamp(timeout, Duration::zero(), kTimeoutMax);
   return call;
 }
 
-void Engine::add(const std::shared_ptr<Call>& call, RequestHeader header, const TableSchema& schema,
-                 Segment segment) {
-  Op op{.call = call, .header = std::move(header), .schema = schema};
+void Engine::add(const std::shared_ptr<Call>& call, const RequestHeader& header, Segment segment) {
+  Op op{.call = call, .header = header};
   op.shard = segment.shard;
   op.header.request = ++last_request_;
   op.header.token = view_.token;
@@ -140,19 +144,28 @@ void Engine::add(const std::shared_ptr<Call>& call, RequestHeader header, const 
   op.segment = std::make_shared<const Segment>(std::move(segment));
   op.backoff = kLinkRetryFirst;
   op.next_send = now();
+  due_ = std::min(due_, call->deadline);
   if (op.header.sequence != 0) ++open_sequences_[op.header.sequence];
   ++call->open;
   ++call->unsent;
   ops_.emplace(op.header.request, std::move(op));
 }
 
+CutRule Engine::rule(bool borrow) const {
+  CutRule rule{.segment_bytes_max = segment_bytes_, .borrow = borrow};
+  if (links_.size() == 1) rule.only = ShardId{0};
+  return rule;
+}
+
 void Engine::pull(const std::shared_ptr<Call>& call, const TableSchema& schema,
-                  std::span<const std::uint64_t> keys) {
+                  std::span<const std::uint64_t> keys, bool keys_stay) {
   const Lock lock(mutex_);
   RequestHeader header{
       .kind = Kind::kPull, .table = schema.id, .clock = clocks_[schema.id], .dim = schema.dim};
-  for (Segment& s : cut_pull(schema, view_.map, keys, segment_bytes_))
-    add(call, header, schema, std::move(s));
+  if (const auto codecs = codecs_.find(schema.id); codecs != codecs_.end())
+    header.codec = codecs->second.pull;
+  for (Segment& s : cut_pull(schema, view_.map, keys, rule(keys_stay)))
+    add(call, header, std::move(s));
   kick();
 }
 
@@ -161,17 +174,47 @@ void Engine::push(const std::shared_ptr<Call>& call, const TableSchema& schema,
   const Lock lock(mutex_);
   RequestHeader header{
       .kind = Kind::kPush, .table = schema.id, .clock = clocks_[schema.id], .dim = schema.dim};
-  for (Segment& s : cut_push(schema, view_.map, keys, grads, segment_bytes_)) {
-    add(call, header, schema, std::move(s));
+  const auto codecs = codecs_.find(schema.id);
+  const bool coded = codecs != codecs_.end() && codecs->second.push.codec != Codec::kF32;
+  if (coded) header.codec = codecs->second.push;
+  for (Segment& s : cut_push(schema, view_.map, keys, grads, rule(true))) {
+    if (coded) encode(codecs->second, schema, s);
+    add(call, header, std::move(s));
   }
   kick();
+}
+
+/// Once for a push, not once a try: what is lost now is owed from now on.
+void Engine::encode(const Codecs& codecs, const TableSchema& schema, Segment& s) {
+  s.row_bytes = encoded_row_bytes(codecs.push, schema.dim);
+  s.encoded.resize(s.keys.size() * s.row_bytes);
+  if (codecs.feedback != nullptr) {
+    codecs.feedback->encode(codecs.push, s.keys, s.values, s.encoded.data());
+  } else {
+    encode_rows(codecs.push, s.values, schema.dim, s.encoded.data());
+  }
+  s.values = {};
+  s.own_values = {};
+}
+
+void Engine::set_codecs(const TableSchema& schema, CodecSpec push, CodecSpec pull) {
+  const Lock lock(mutex_);
+  Codecs& codecs = codecs_[schema.id];
+  codecs.push = push;
+  codecs.pull = {pull.codec, 0};
+  // What is owed stays owed when the codec changes.
+  if (codecs.feedback == nullptr && (push.codec == Codec::kOneBit || push.codec == Codec::kTopK)) {
+    const std::size_t row_bytes = 64 + 4 * std::size_t{schema.dim};
+    codecs.feedback =
+        std::make_unique<ErrorFeedback>(schema.dim, options_.feedback_bytes_max / row_bytes);
+  }
 }
 
 void Engine::tell(const std::shared_ptr<Call>& call, RequestHeader header,
                   std::optional<ShardId> shard) {
   const Lock lock(mutex_);
   for (std::uint32_t i = 0; i < links_.size(); ++i) {
-    if (!shard || shard->value == i) add(call, header, TableSchema{}, Segment{.shard = ShardId{i}});
+    if (!shard || shard->value == i) add(call, header, Segment(ShardId{i}));
   }
   kick();
 }
@@ -190,7 +233,7 @@ Status Engine::wait(const std::shared_ptr<Call>& call) {
   if (!drive(
           lock, [&] { return call->done(); }, call->deadline + std::chrono::milliseconds(100))) {
     // the leader is held up
-    fail_call(*call, Error{Errc::kDeadlineExceeded, call->what + ": no answer in time"});
+    fail_call(*call, Error{Errc::kDeadlineExceeded, call->what() + ": no answer in time"});
   }
   if (call->error) return tl::unexpected(*call->error);
   return {};
@@ -221,7 +264,7 @@ Status Engine::wait_quiet(const std::vector<std::uint32_t>& tables, TimePoint de
 
 void Engine::abandon(const std::shared_ptr<Call>& call) {
   const Lock lock(mutex_);
-  if (!call->done()) fail_call(*call, Error{Errc::kCancelled, call->what + ": given up"});
+  if (!call->done()) fail_call(*call, Error{Errc::kCancelled, call->what() + ": given up"});
 }
 
 bool Engine::drive(Lock& lock, const std::function<bool()>& done, TimePoint deadline) {
@@ -234,13 +277,14 @@ bool Engine::drive(Lock& lock, const std::function<bool()>& done, TimePoint dead
       pump();
       if (!done()) {
         const Duration pause =
-            std::clamp(std::min(next_due(), deadline) - start, Duration::zero(), kTimeoutMax);
+            std::clamp(std::min(due_, deadline) - start, Duration::zero(), kTimeoutMax);
         lock.unlock();
         auto incoming = channel_->receive(pause);
         lock.lock();
         for (int i = 0; incoming && *incoming && i < kRepliesPerTurn; ++i) {
           handle(lock, std::move(**incoming));
-          incoming = channel_->receive(Duration::zero());
+          incoming = std::optional<transport::Incoming>{};  // never one that is not handled
+          if (i + 1 < kRepliesPerTurn) incoming = channel_->receive(Duration::zero());
         }
         // no descriptors, say: not a busy loop
         if (!incoming) changed_.wait_for(lock, std::chrono::milliseconds(10));
@@ -256,25 +300,21 @@ bool Engine::drive(Lock& lock, const std::function<bool()>& done, TimePoint dead
   return true;
 }
 
-TimePoint Engine::next_due() const {
-  TimePoint due = TimePoint::max();
-  for (const auto& [request, op] : ops_) {
-    due = std::min(due, op.call->deadline);
-    if (!op.held) due = std::min(due, op.next_send);
-  }
-  return due;
-}
-
 void Engine::pump() {
   if (next_view_) install(std::move(*std::exchange(next_view_, std::nullopt)));
   const TimePoint start = now();
-  std::vector<char> blocked(links_.size(), 0);
+  if (start >= due_) retry_and_expire(start);
+  send_queued(start);
+}
+
+void Engine::retry_and_expire(TimePoint start) {
+  due_ = TimePoint::max();
   for (auto it = ops_.begin(); it != ops_.end();) {
     Op& op = it->second;
     if (op.call->deadline <= start) {
       const std::shared_ptr<Call> call = op.call;
       Link& link = links_[op.shard.value];
-      std::string text = call->what + ": no answer from shard " + std::to_string(op.shard.value) +
+      std::string text = call->what() + ": no answer from shard " + std::to_string(op.shard.value) +
                          " (" + link.endpoint() + ") in time, sent " + std::to_string(op.attempts) +
                          " times";
       if (!op.refusal.empty()) text += "; last: " + op.refusal;
@@ -283,16 +323,40 @@ void Engine::pump() {
       continue;
     }
     if (op.next_send <= start) {
-      char& shard_blocked = blocked[op.shard.value];
-      op.held = !op.sent && (shard_blocked != 0 || !admit(op));
-      if (op.held) {
-        shard_blocked = 1;  // later ones do not overtake it
-      } else {
+      if (op.sent) {
         send(op, start);
+      } else {
+        op.held = true;  // its turn in the queue comes
       }
     }
+    due_ = std::min(due_, op.call->deadline);
+    if (!op.held) due_ = std::min(due_, op.next_send);
     ++it;
   }
+}
+
+// What was never sent, oldest first; looks no further than credit goes.
+void Engine::send_queued(TimePoint start) {
+  blocked_.assign(links_.size(), 0);
+  std::size_t open = links_.size();
+  std::optional<std::uint64_t> left;
+  auto it = ops_.lower_bound(first_queued_);
+  for (; it != ops_.end() && open > 0; ++it) {
+    Op& op = it->second;
+    if (op.sent) continue;
+    if (op.next_send <= start) {
+      char& shard_blocked = blocked_[op.shard.value];
+      op.held = shard_blocked != 0 || !admit(op);
+      if (!op.held) {
+        send(op, start);
+      } else if (shard_blocked == 0) {
+        shard_blocked = 1;  // later ones do not overtake it
+        --open;
+      }
+    }
+    if (!op.sent && !left) left = it->first;
+  }
+  first_queued_ = left.value_or(last_request_ + 1);
 }
 
 // Credit, and for a push a sequence: both or nothing.
@@ -314,9 +378,10 @@ void Engine::send(Op& op, TimePoint start) {
   op.header.epoch = view_.map.epoch;
   const Segment& s = *op.segment;
   transport::Message message{transport::Frame::take(wire::encode(op.header))};
-  if (!s.keys.empty()) message.push_back(frame_of(op.segment, s.keys.data(), s.keys.size() * 8));
-  if (!s.values.empty())
-    message.push_back(frame_of(op.segment, s.values.data(), s.values.size() * 4));
+  if (!s.keys.empty()) message.push_back(frame_of(op.segment, s.keys, s.own_keys));
+  if (!s.values.empty()) message.push_back(frame_of(op.segment, s.values, s.own_values));
+  if (!s.encoded.empty())
+    message.push_back(frame_of(op.segment, std::span<const std::byte>(s.encoded), s.encoded));
   Link& link = links_[op.shard.value];
   if (const Status sent = channel_->send(link.peer, message); !sent) {
     op.refusal = sent.error().to_string();
@@ -324,9 +389,10 @@ void Engine::send(Op& op, TimePoint start) {
       if (!link.failing_since) link.failing_since = start;
       if (start - *link.failing_since > kLinkFailsFor) connect(link, link.choice + 1);
     }
-    op.next_send = start + jittered(op.backoff);
-    op.backoff = std::min(op.backoff * 2,
-                          std::max(kLinkRetryMax, op.sent ? options_.retry_max : kLinkRetryMax));
+    // Nobody was bothered: the pace of links, not that of retries.
+    op.next_send = start + jittered(std::min(op.backoff, kLinkRetryMax));
+    if (op.backoff < kLinkRetryMax) op.backoff *= 2;
+    due_ = std::min(due_, op.next_send);
     return;
   }
   link.failing_since.reset();
@@ -344,6 +410,7 @@ void Engine::send(Op& op, TimePoint start) {
   op.next_send =
       op.attempts >= options_.attempts_max ? TimePoint::max() : start + jittered(op.backoff);
   op.backoff = std::min(op.backoff * 2, options_.retry_max);
+  due_ = std::min(due_, op.next_send);
 }
 
 void Engine::handle(Lock& lock, transport::Incoming incoming) {
@@ -365,21 +432,44 @@ void Engine::handle(Lock& lock, transport::Incoming incoming) {
   }
 }
 
+Status Engine::accept_pull(const Op& op, const ReplyHeader& reply,
+                           const transport::Message& message) {
+  const std::size_t dim = op.header.dim;
+  const bool coded = reply.codec.codec != Codec::kF32;
+  const std::size_t frame_bytes = message.size() > 1 ? message[1].size : 0;
+  const Segment& s = *op.segment;
+  if (reply.n != op.header.n || reply.dim != dim ||
+      (coded && reply.codec != op.header.codec) ||
+      frame_bytes != reply.n * encoded_row_bytes(reply.codec, op.header.dim)) {
+    return fail(Errc::kCorrupt, op.call->what() + ": a reply of another shape");
+  }
+  if (reply.n == 0) return {};
+  const std::byte* rows = message[1].data;
+  float* out = op.call->out.data();
+  std::vector<float> decoded;
+  if (coded) {
+    const std::span<const std::byte> bytes(rows, frame_bytes);
+    if (s.targets.empty())
+      return decode_rows(reply.codec, bytes, op.header.dim, {out + s.first_row * dim, reply.n * dim});
+    decoded.resize(reply.n * dim);
+    DLRUN_TRY(decode_rows(reply.codec, bytes, op.header.dim, decoded));
+    rows = reinterpret_cast<const std::byte*>(decoded.data());
+  }
+  if (s.targets.empty()) std::memcpy(out + s.first_row * dim, rows, frame_bytes);
+  for (const auto& [key, target] : s.targets)
+    std::memcpy(out + target * dim, rows + key * dim * sizeof(float), dim * sizeof(float));
+  return {};
+}
+
 Status Engine::accept(Op& op, const ReplyHeader& reply, const transport::Message& message) {
   const auto frame_bytes = [&](std::size_t i) { return i < message.size() ? message[i].size : 0; };
   if (op.header.kind == Kind::kPull) {
-    const std::size_t row = std::size_t{op.header.dim} * 4;
-    if (reply.n != op.header.n || reply.dim != op.header.dim || frame_bytes(1) != reply.n * row) {
-      return fail(Errc::kCorrupt, op.call->what + ": a reply of another shape");
-    }
-    auto* out = reinterpret_cast<std::byte*>(op.call->out.data());
-    for (const auto& [key, target] : op.segment->targets) {
-      std::memcpy(out + target * row, message[1].data + key * row, row);
-    }
-  } else if (op.header.kind == Kind::kScan) {
+    return accept_pull(op, reply, message);
+  }
+  if (op.header.kind == Kind::kScan) {
     if (frame_bytes(1) != std::size_t{reply.n} * 8 ||
         frame_bytes(2) != std::size_t{reply.n} * 4 * reply.dim) {
-      return fail(Errc::kCorrupt, op.call->what + ": a page of another shape");
+      return fail(Errc::kCorrupt, op.call->what() + ": a page of another shape");
     }
     op.call->page = reply;
     op.call->page_keys.resize(reply.n);
@@ -399,6 +489,7 @@ void Engine::refuse(Lock& lock, Ops::iterator it, const ReplyHeader& reply) {
   const auto later = [&](Op& o) {
     o.next_send =
         o.attempts >= options_.attempts_max ? TimePoint::max() : now() + jittered(o.backoff) / 4;
+    due_ = std::min(due_, o.next_send);
   };
   if (code == Errc::kOverloaded || code == Errc::kUnavailable) {
     later(op);
@@ -423,7 +514,7 @@ void Engine::refuse(Lock& lock, Ops::iterator it, const ReplyHeader& reply) {
       return;
     }
   }
-  fail_call(*std::shared_ptr(op.call), Error{code, op.call->what + ": " + reply.context});
+  fail_call(*std::shared_ptr(op.call), Error{code, op.call->what() + ": " + reply.context});
 }
 
 void Engine::release(Op& op) {
@@ -481,14 +572,15 @@ void Engine::install(PsView view) {
   connect_links();
   Ops old = std::move(ops_);
   ops_.clear();
+  first_queued_ = 0;
   for (auto& [request, op] : old) {
     std::vector<Segment> parts;
     if (op.segment->keys.empty()) {
-      parts.push_back({.shard = op.shard});
+      parts.emplace_back(op.shard);
     } else {
-      parts = recut(op.schema, view_.map, *op.segment);
+      parts = recut(op.header.table, op.header.dim, view_.map, *op.segment);
     }
-    for (Segment& part : parts) add(op.call, op.header, op.schema, std::move(part));
+    for (Segment& part : parts) add(op.call, op.header, std::move(part));
     release(op);
   }
 }

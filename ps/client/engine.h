@@ -26,6 +26,7 @@
 
 #include "ps/client/client.h"
 #include "ps/client/partition.h"
+#include "ps/core/value_codec.h"
 #include "runtime/base/rng.h"
 #include "runtime/transport/transport.h"
 
@@ -36,7 +37,8 @@ namespace dlrun::ps {
 inline constexpr std::string_view kShmSuffix = "-shm";
 
 struct Call {
-  std::string what;  ///< "pull of table 'w'", for errors
+  const char* verb = "";  ///< what() for errors: "pull of table 'w'"
+  std::string table;
   TimePoint deadline;
   std::size_t open = 0;    ///< ops not done
   std::size_t unsent = 0;  ///< ops never sent
@@ -47,6 +49,7 @@ struct Call {
   std::vector<std::uint64_t> page_keys;
   std::vector<float> page_values;
   bool done() const noexcept { return open == 0 || error.has_value(); }
+  std::string what() const { return table.empty() ? verb : verb + (" of table '" + table + "'"); }
 };
 
 class Engine {
@@ -54,12 +57,15 @@ class Engine {
   Engine(PsView view, ClientOptions options, std::unique_ptr<transport::Channel> channel);
 
   /// A call whose deadline is `timeout` (at most a day) from now.
-  std::shared_ptr<Call> make_call(std::string what, Duration timeout) const;
+  /// `verb` lives for ever; `table`: a name, or "".
+  std::shared_ptr<Call> make_call(const char* verb, const std::string& table,
+                                  Duration timeout) const;
 
-  // Each adds ops to the call and sends what credit allows. `schema` must live as a value in the
-  // op: it is copied.
+  // Each adds ops to the call and sends what credit allows.
+  /// `keys_stay`: they live as long as the call.
   void pull(const std::shared_ptr<Call>& call, const TableSchema& schema,
-            std::span<const std::uint64_t> keys);
+            std::span<const std::uint64_t> keys, bool keys_stay);
+  /// Keys and gradients live as long as the call.
   void push(const std::shared_ptr<Call>& call, const TableSchema& schema,
             std::span<const std::uint64_t> keys, std::span<const float> grads);
   /// One op to each shard, or to one.
@@ -76,6 +82,8 @@ class Engine {
   void abandon(const std::shared_ptr<Call>& call);
 
   Status set_view(PsView view);
+  /// Of pushes and pulls from now on.
+  void set_codecs(const TableSchema& schema, CodecSpec push, CodecSpec pull);
   std::uint32_t shards() const;
   /// Of one request or reply: what suits the links.
   std::uint32_t segment_bytes() const;
@@ -90,12 +98,11 @@ class Engine {
   struct Op {
     std::shared_ptr<Call> call;
     RequestHeader header;
-    TableSchema schema;  ///< pull, push
     std::shared_ptr<const Segment> segment;
     ShardId shard;
     std::uint64_t bytes = 0;  ///< that it holds of the shard's credit when sent
     bool sent = false;
-    bool held = false;  ///< waits for credit or a sequence: goes on when a reply comes
+    bool held = true;   ///< waits for its turn, credit or a sequence, not for next_send
     std::uint32_t attempts = 0;
     TimePoint next_send;
     Duration backoff{0};
@@ -111,16 +118,25 @@ class Engine {
     std::uint64_t credit = 0;
     const std::string& endpoint() const { return endpoints[choice]; }
   };
+  struct Codecs {
+    CodecSpec push;
+    CodecSpec pull;
+    std::unique_ptr<ErrorFeedback> feedback;
+  };
   using Ops = std::map<std::uint64_t, Op>;  ///< by request: oldest first
 
-  void add(const std::shared_ptr<Call>& call, RequestHeader header, const TableSchema& schema,
-           Segment segment);
+  void add(const std::shared_ptr<Call>& call, const RequestHeader& header, Segment segment);
+  CutRule rule(bool borrow) const;
+  void encode(const Codecs& codecs, const TableSchema& schema, Segment& segment);
+  static Status accept_pull(const Op& op, const ReplyHeader& reply,
+                            const transport::Message& message);
   void kick();
   bool drive(Lock& lock, const std::function<bool()>& done, TimePoint deadline);
   void pump();
   bool admit(Op& op);
   void send(Op& op, TimePoint start);
-  TimePoint next_due() const;
+  void retry_and_expire(TimePoint start);
+  void send_queued(TimePoint start);
   void handle(Lock& lock, transport::Incoming incoming);
   void refuse(Lock& lock, Ops::iterator op, const ReplyHeader& reply);
   Status accept(Op& op, const ReplyHeader& reply, const transport::Message& message);
@@ -146,11 +162,15 @@ class Engine {
   std::unique_ptr<transport::Channel> channel_;
   std::vector<Link> links_;  ///< by shard
   std::uint32_t segment_bytes_ = 0;
+  std::vector<char> blocked_;  ///< by shard, in pump()
   Ops ops_;
+  TimePoint due_ = TimePoint::max();  ///< nothing is to be done before, but what credit holds
+  std::uint64_t first_queued_ = 0;    ///< all ops below it were sent
   std::uint64_t last_request_ = 0;
   std::uint64_t last_sequence_ = 0;
   std::map<std::uint64_t, std::uint32_t> open_sequences_;  ///< sequence -> ops that carry it
   std::unordered_map<std::uint32_t, std::uint64_t> clocks_;
+  std::unordered_map<std::uint32_t, Codecs> codecs_;  ///< by table; none: f32 both ways
   SplitMix64 rng_;
   Client::Stats stats_;
 };

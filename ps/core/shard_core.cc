@@ -9,6 +9,7 @@ namespace dlrun::ps {
 namespace {
 
 constexpr Duration kBudgetMax = std::chrono::hours(24);
+constexpr std::size_t kSpareMax = 8;
 
 bool same_token(const std::array<std::uint8_t, 32>& a,
                 const std::array<std::uint8_t, 32>& b) noexcept {
@@ -31,6 +32,11 @@ std::string first_difference(const TableSchema& a, const TableSchema& b) {
   if (a.admission != b.admission) return "admission";
   if (a.eviction != b.eviction) return "eviction";
   return "a parameter of the optimizer, the initializer or a policy";
+}
+
+/// Those that need no memory of what was sent before.
+bool codes_replies(Codec codec) noexcept {
+  return codec != Codec::kOneBit && codec != Codec::kTopK;
 }
 
 bool waits_for_clocks(const TableSchema& schema) noexcept {
@@ -110,6 +116,8 @@ Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> k
     return bad(std::to_string(values.size()) + " values where " + std::to_string(values_expected) +
                " belong");
   }
+  if (r.kind == Kind::kPull && !codes_replies(r.codec.codec))
+    return bad("replies do not come in codec " + std::to_string(static_cast<int>(r.codec.codec)));
   if (schema.kind == KeyKind::kDense) {
     for (const std::uint64_t key : keys) {
       if (key >= schema.rows) {
@@ -169,7 +177,7 @@ void ShardCore::on_request(Asker asker, const RequestHeader& request,
       if (!ready) {
         effects.push_back(answer(asker, request, tl::unexpected(ready.error())));
       } else if (*ready) {
-        effects.push_back(read(asker, request, keys, now));
+        read(asker, request, keys, now, effects);
       } else if (Status parked = park(asker, request, keys, now); !parked) {
         effects.push_back(answer(asker, request, std::move(parked)));
       }
@@ -444,7 +452,7 @@ void ShardCore::unpark(TimePoint now, Effects& effects) {
       effects.push_back(
           answer(p.asker, p.request, fail(Errc::kDeadlineExceeded, "waited for slower workers")));
     } else if (*ready) {
-      effects.push_back(read(p.asker, p.request, p.keys, now));
+      read(p.asker, p.request, p.keys, now, effects);
     } else {
       parked_bytes_ += sizeof(Parked) + p.keys.size() * 8;
       parked_.push_back(std::move(p));
@@ -480,20 +488,37 @@ Reply ShardCore::answer(Asker asker, const RequestHeader& request, Status status
   return reply;
 }
 
-Reply ShardCore::read(Asker asker, const RequestHeader& request,
-                      std::span<const std::uint64_t> keys, TimePoint now) const {
+void ShardCore::read(Asker asker, const RequestHeader& request,
+                     std::span<const std::uint64_t> keys, TimePoint now, Effects& effects) {
   const TableState& table = *table_of(request.table);
   Reply reply = answer(asker, request, {});
-  const std::uint32_t dim = table.schema().dim;
+  const std::uint32_t dim = reply.header.dim = table.schema().dim;
   if (request.kind == Kind::kScan) {
     read_page(request, table, now, reply);
-  } else {
-    reply.values.resize(keys.size() * dim);
-    table.read(keys, reply.values.data(), whole_seconds(now));
-    reply.header.n = request.n;
+    effects.push_back(std::move(reply));
+    return;
   }
-  reply.header.dim = dim;
-  return reply;
+  reply.header.n = request.n;
+  reply.header.codec = {request.codec.codec, 0};
+  const std::size_t floats = keys.size() * dim;
+  if (sink_ != nullptr && floats > 0 && request.codec.codec == Codec::kF32) {
+    if (float* to = sink_->place(asker, reply.header, floats)) {
+      table.read(keys, to, whole_seconds(now));
+      sink_->sent(asker);
+      return;
+    }
+  }
+  if (!spare_.empty()) {
+    reply.values = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  reply.values.resize(floats);  // of a spare: no fresh memory, nothing to clear
+  table.read(keys, reply.values.data(), whole_seconds(now));
+  effects.push_back(std::move(reply));
+}
+
+void ShardCore::recycle(std::vector<float> values) {
+  if (spare_.size() < kSpareMax) spare_.push_back(std::move(values));
 }
 
 void ShardCore::read_page(const RequestHeader& request, const TableState& table, TimePoint now,

@@ -58,10 +58,19 @@ struct Reply {
   Asker asker = 0;
   ReplyHeader header;
   std::vector<std::uint64_t> keys;  ///< kScan
-  std::vector<float> values;        ///< kPull, kScan
+  std::vector<float> values;        ///< kPull (to be sent in header.codec), kScan
 };
 using Effect = std::variant<Reply>;
 using Effects = std::vector<Effect>;
+
+/// Where a shell has the values of a pull written straight to its link, in place of a Reply.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  /// Room for `floats` values of this reply, which is sent by sent(); nullptr: make a Reply.
+  virtual float* place(Asker asker, const ReplyHeader& header, std::size_t floats) = 0;
+  virtual void sent(Asker asker) = 0;
+};
 
 struct ShardSettings {
   ShardId shard;
@@ -114,6 +123,11 @@ class ShardCore {
   /// kFailedPrecondition: not a slot that this shard waits for. kAlreadyExists: a table here has
   /// another schema.
   Status import_slot(const SlotImage& image, TimePoint now, Effects& effects);
+
+  /// From now on; nullptr: replies alone. Changes no state that a replica shares.
+  void send_values_to(ReplySink* sink) noexcept { sink_ = sink; }
+  /// The values of a reply that has been sent: the memory of the next ones.
+  void recycle(std::vector<float> values);
 
   /// Over everything a replica must share: map, tables, rows, clocks, members, windows, who has
   /// left. Not what is parked. O(state).
@@ -181,8 +195,8 @@ class ShardCore {
   void forget_client(ClientId client);
   void find_all_serving();
   Reply answer(Asker asker, const RequestHeader& request, Status status) const;
-  Reply read(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
-             TimePoint now) const;
+  void read(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
+            TimePoint now, Effects& effects);
   void read_page(const RequestHeader& request, const TableState& table, TimePoint now,
                  Reply& reply) const;
   TableState* table_of(std::uint32_t id);
@@ -200,6 +214,8 @@ class ShardCore {
   Combiner combiner_;
   std::vector<std::uint64_t> keys_left_;  ///< not_taken()
   std::vector<float> values_left_;
+  ReplySink* sink_ = nullptr;
+  std::vector<std::vector<float>> spare_;  ///< of replies that were sent
   bool all_serving_ = false;
   std::set<std::uint32_t> imported_;  ///< slots here that came from elsewhere
   std::set<ClientId> gone_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ps/core/value_codec.h"
 #include "runtime/wire/ps_codec.h"
 
 namespace dlrun::ps {
@@ -32,9 +33,28 @@ bool view_as(const transport::Message& message, std::size_t index, std::vector<T
 
 }  // namespace
 
+/// Values of pulls go from the rows into the link's own memory, where it has some.
+struct ShardLoop::Sink final : ReplySink {
+  explicit Sink(transport::Channel& channel) : channel_(channel) {}
+  float* place(Asker asker, const ReplyHeader& header, std::size_t floats) override {
+    const auto head = wire::encode(header);
+    return reinterpret_cast<float*>(
+        channel_.reserve(asker, {nullptr, head.data(), head.size()}, floats * sizeof(float)));
+  }
+  void sent(Asker asker) override { channel_.commit(asker); }
+  transport::Channel& channel_;
+};
+
+ShardLoop::~ShardLoop() = default;
+
 ShardLoop::ShardLoop(ShardCore core, std::unique_ptr<transport::Channel> channel,
                      std::shared_ptr<const Clock> clock)
-    : core_(std::move(core)), channel_(std::move(channel)), clock_(std::move(clock)) {}
+    : core_(std::move(core)),
+      channel_(std::move(channel)),
+      sink_(std::make_unique<Sink>(*channel_)),
+      clock_(std::move(clock)) {
+  core_.send_values_to(sink_.get());
+}
 
 Status ShardLoop::step(Duration wait_max) {
   Duration wait = wait_max;
@@ -59,14 +79,34 @@ void ShardLoop::serve(const transport::Incoming& incoming) {
   const auto header = wire::decode_ps_request({message[0].data, message[0].size});
   std::span<const std::uint64_t> keys;
   std::span<const float> values;
+  const bool coded = header && header->codec.codec != Codec::kF32;
   if (!header || message.size() > 3 || !view_as(message, 1, keys_, keys) ||
-      !view_as(message, 2, values_, values)) {
+      (!coded && !view_as(message, 2, values_, values))) {
     ++stats_.undecodable;
     return;
   }
   ++stats_.requests;
+  if (coded && message.size() == 3) values = decode_values(*header, message[2]);
   core_.on_request(incoming.peer, *header, keys, values, clock_->now(), effects_);
   perform();
+}
+
+/// Empty when they are not what the header says: the core then refuses the request.
+std::span<const float> ShardLoop::decode_values(const RequestHeader& header,
+                                                const transport::Frame& frame) {
+  const std::uint64_t n = std::uint64_t{header.n} * header.dim;
+  if (header.dim == 0 || header.dim > kDimMax || n > kSegmentBytesMax / sizeof(float)) return {};
+  values_.resize(n);
+  if (!decode_rows(header.codec, {frame.data, frame.size}, header.dim, values_)) return {};
+  return values_;
+}
+
+transport::Frame ShardLoop::frame_of(const ReplyHeader& header, std::vector<float> values) {
+  if (header.codec.codec == Codec::kF32) return replies_.lend(std::move(values));
+  std::vector<std::byte> bytes(std::size_t{header.n} * encoded_row_bytes(header.codec, header.dim));
+  encode_rows(header.codec, values, header.dim, bytes.data());
+  core_.recycle(std::move(values));
+  return transport::Frame::take(std::move(bytes));
 }
 
 void ShardLoop::perform() {
@@ -74,10 +114,11 @@ void ShardLoop::perform() {
     Reply& reply = std::get<Reply>(effect);
     transport::Message message{transport::Frame::take(wire::encode(reply.header))};
     if (!reply.keys.empty()) message.push_back(transport::Frame::take(std::move(reply.keys)));
-    if (!reply.values.empty()) message.push_back(transport::Frame::take(std::move(reply.values)));
+    if (!reply.values.empty()) message.push_back(frame_of(reply.header, std::move(reply.values)));
     if (!channel_->send(reply.asker, message)) ++stats_.replies_dropped;
   }
   effects_.clear();
+  while (auto values = replies_.take_back()) core_.recycle(std::move(*values));
 }
 
 void ShardLoop::worker_left(WorkerId worker) {

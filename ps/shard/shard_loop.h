@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ps/core/shard_core.h"
+#include "ps/shard/reply_buffers.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/transport.h"
 
@@ -20,6 +21,7 @@ class ShardLoop {
  public:
   ShardLoop(ShardCore core, std::unique_ptr<transport::Channel> channel,
             std::shared_ptr<const Clock> clock);
+  ~ShardLoop();
 
   /// Waits up to `wait_max` (negative: without end) for work and does it, at most a bounded number
   /// of requests.
@@ -40,15 +42,20 @@ class ShardLoop {
   const Stats& stats() const noexcept { return stats_; }
 
  private:
+  struct Sink;
   void serve(const transport::Incoming& incoming);
   void perform();
+  std::span<const float> decode_values(const RequestHeader& header, const transport::Frame& frame);
+  transport::Frame frame_of(const ReplyHeader& header, std::vector<float> values);
 
   ShardCore core_;
   std::unique_ptr<transport::Channel> channel_;
+  std::unique_ptr<Sink> sink_;
   std::shared_ptr<const Clock> clock_;
   Effects effects_;
+  ReplyBuffers replies_;
   std::vector<std::uint64_t> keys_;  ///< where a frame is not aligned
-  std::vector<float> values_;
+  std::vector<float> values_;  ///< or came in another codec
   Stats stats_;
 };
 

@@ -19,7 +19,7 @@ class Inbox {
       const std::lock_guard lock(mutex_);
       if (queue_.size() >= messages_max_)
         return fail(Errc::kOverloaded, "the peer's queue is full");
-      queue_.push_back({from, message});
+      queue_.push_back({from, owned(message)});
     }
     changed_.notify_one();
     return {};

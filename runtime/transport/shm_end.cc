@@ -271,6 +271,18 @@ Status ShmEnd::send(PeerId id, const Message& message) {
   return {};
 }
 
+std::byte* ShmEnd::reserve(PeerId id, const Frame& head, std::size_t bytes) {
+  const auto it = peers_.find(id);
+  if (it == peers_.end() || it->second.state != State::kUp) return nullptr;
+  return it->second.link->reserve(head, bytes);
+}
+
+void ShmEnd::commit(PeerId id) {
+  Peer& peer = peers_.at(id);
+  peer.link->commit();
+  if (peer.link->bell_wanted()) send_byte(peer.socket.get(), kBell);
+}
+
 std::optional<Incoming> ShmEnd::try_receive() {
   auto it = peers_.upper_bound(served_);
   for (std::size_t left = peers_.size(); left > 0; --left) {

@@ -52,6 +52,9 @@ class ShmEnd {
   Result<PeerId> connect(const std::string& endpoint);
   void disconnect(PeerId peer);
   Status send(PeerId peer, const Message& message);
+  /// As Channel has them.
+  std::byte* reserve(PeerId peer, const Frame& head, std::size_t bytes);
+  void commit(PeerId peer);
   /// Looks at the rings only. Round robin over the peers.
   std::optional<Incoming> try_receive();
 

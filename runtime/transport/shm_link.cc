@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/assert.h"
 
@@ -207,6 +208,21 @@ Status ShmLink::put(const Message& message, const HandOver& hand_over) {
   publish(head.total);
   return {};
 }
+
+std::byte* ShmLink::reserve(const Frame& head_frame, std::size_t bytes) {
+  RecordHead head{.kind = kInRing};
+  if (!check_sizes({head_frame, Frame{nullptr, nullptr, bytes}}, head)) return nullptr;
+  if (head.total > ring_bytes_ / 2) return nullptr;
+  const auto free = room(head.total);
+  if (!free || *free < head.total) return nullptr;
+  std::byte* record = mapping_->ring(side_) + written_ % ring_bytes_;
+  std::memcpy(record, &head, sizeof head);
+  std::memcpy(record + kHeadBytes, head_frame.data, head_frame.size);
+  reserved_ = head.total;
+  return record + kHeadBytes + up_to_unit(head_frame.size);
+}
+
+void ShmLink::commit() noexcept { publish(std::exchange(reserved_, 0)); }
 
 Status ShmLink::put_file(const Message& message, const RecordHead& like,
                          const HandOver& hand_over) {

@@ -52,6 +52,9 @@ class ShmLink {
   /// `hand_over(fd)` sends a descriptor to the peer, for a large message.
   using HandOver = std::function<Status(int fd)>;
   Status put(const Message& message, const HandOver& hand_over);
+  /// As Channel has them.
+  std::byte* reserve(const Frame& head, std::size_t bytes);
+  void commit() noexcept;
   /// True once after a put that found the peer about to sleep: ring its bell.
   bool bell_wanted() noexcept;
 
@@ -91,6 +94,7 @@ class ShmLink {
   const std::uint32_t ring_bytes_;
   const std::uint64_t message_bytes_max_;
   std::uint64_t written_ = 0;    ///< own head
+  std::uint64_t reserved_ = 0;   ///< bytes of the record that commit() publishes
   std::uint64_t tail_seen_ = 0;  ///< the peer's tail when last looked at
   std::deque<std::uint64_t> files_under_way_;  ///< ends of own records of large messages
   std::uint64_t read_ = 0;       ///< bytes taken of the peer's ring, freed or not

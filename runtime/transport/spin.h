@@ -1,7 +1,9 @@
 #pragma once
 /// runtime/transport/spin.h: how long to look before sleeping. Waking an idle core costs 16 to 47
-/// us, so a short look pays where answers come quickly; where they do not, it is shortened until it
-/// is next to nothing. Lets others run while it looks.
+/// us, so a short look pays where answers come quickly. What decides is how long the last sleep
+/// was: one that ended within kWorth would have been spared by looking (two sleepers that wake each
+/// other included), after a longer one the look is halved until it is next to nothing. Lets others
+/// run while it looks.
 /// Threads: single owner.
 
 #include <sched.h>
@@ -23,33 +25,33 @@ class Spin {
  public:
   static constexpr Duration kMin = std::chrono::microseconds(1);
   static constexpr Duration kMax = std::chrono::microseconds(50);
-
-  /// Something was there without looking twice.
-  void found() noexcept { budget_ = std::min(kMax, budget_ + std::chrono::microseconds(5)); }
+  static constexpr Duration kWorth = std::chrono::microseconds(150);
 
   /// look() until it returns something, or the budget (at most `timeout` when that is not negative)
   /// is over.
   template <class Look>
   auto until(Duration timeout, Look look) -> decltype(look()) {
     const Duration limit = timeout < Duration::zero() ? budget_ : std::min(budget_, timeout);
-    const auto end = std::chrono::steady_clock::now() + limit;
-    do {
+    const auto start = std::chrono::steady_clock::now();
+    for (Duration spent{0}; spent < limit; spent = std::chrono::steady_clock::now() - start) {
       for (int i = 0; i < kLooks; ++i) {
-        if (auto thing = look()) {
-          budget_ = std::min(kMax, budget_ * 2);
-          return thing;
-        }
+        if (auto thing = look()) return thing;
         cpu_pause();
       }
-      ::sched_yield();
-    } while (std::chrono::steady_clock::now() < end);
-    budget_ = std::max(kMin, budget_ / 2);
+      if (spent > kAlone) ::sched_yield();
+    }
     return {};
+  }
+
+  /// A message ended a sleep that took so long.
+  void slept(Duration time) noexcept {
+    budget_ = time < kWorth ? kMax : std::max(kMin, budget_ / 2);
   }
 
  private:
   static constexpr int kLooks = 16;
-  Duration budget_ = std::chrono::microseconds(10);
+  static constexpr Duration kAlone = std::chrono::microseconds(4);  ///< before it lets others run
+  Duration budget_ = kMax;
 };
 
 }  // namespace dlrun::transport

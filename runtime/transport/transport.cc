@@ -12,4 +12,11 @@ Frame Frame::copy(const void* data, std::size_t size) {
   return Frame{std::move(held), bytes, size};
 }
 
+Message owned(Message message) {
+  for (Frame& frame : message) {
+    if (frame.owner == nullptr && frame.size > 0) frame = Frame::copy(frame.data, frame.size);
+  }
+  return message;
+}
+
 }  // namespace dlrun::transport

@@ -21,8 +21,8 @@
 
 namespace dlrun::transport {
 
-/// Bytes that somebody keeps alive: shared, never written after they were sent. Alignment is not
-/// promised.
+/// Bytes that somebody keeps alive: shared, never written after they were sent. Without an owner
+/// they are there during a send() alone, which copies them. Alignment is not promised.
 struct Frame {
   std::shared_ptr<const void> owner;
   const std::byte* data = nullptr;
@@ -37,6 +37,8 @@ struct Frame {
   }
 };
 using Message = std::vector<Frame>;
+/// The same bytes, with owners for all of them.
+Message owned(Message message);
 
 /// A link of this channel: given by connect() on a dialling one, by the first message on a
 /// listening one.
@@ -58,6 +60,13 @@ class Channel {
   /// Never blocks. kUnavailable: the link is not up (or the peer went); kOverloaded: its queue is
   /// full. Then nothing was sent.
   virtual Status send(PeerId peer, const Message& message) = 0;
+  /// Begins a message of two frames: `head`, copied, and `bytes` that the caller writes to where
+  /// this points (64-byte aligned) before commit(), the next call to this channel. nullptr: not to
+  /// be had here and now; send() says why.
+  virtual std::byte* reserve(PeerId /*peer*/, const Frame& /*head*/, std::size_t /*bytes*/) {
+    return nullptr;
+  }
+  virtual void commit(PeerId /*peer*/) {}
   /// The next message; nullopt after `timeout` or wake(). A negative timeout waits without end,
   /// zero only looks. A blocked call burns no CPU.
   virtual Result<std::optional<Incoming>> receive(Duration timeout) = 0;

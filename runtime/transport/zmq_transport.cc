@@ -184,6 +184,12 @@ class ZmqChannel : public Channel {
   void wake() noexcept override { os::ring_eventfd(event_.get()); }
   bool good() const noexcept { return static_cast<bool>(event_); }
 
+  std::byte* reserve(PeerId peer, const Frame& head, std::size_t bytes) final {
+    ShmEnd* end = shm_of(peer);
+    return end == nullptr ? nullptr : end->reserve(peer, head, bytes);
+  }
+  void commit(PeerId peer) final { shm_of(peer)->commit(peer); }
+
   Result<std::optional<Incoming>> receive(Duration timeout) final {
     ++receives_;
     const bool linked = shm_ != nullptr && !shm_->empty();
@@ -197,10 +203,7 @@ class ZmqChannel : public Channel {
       if (message) return message;
     }
     if (linked) {
-      if (auto message = shm_->try_receive()) {
-        spin_.found();
-        return std::optional<Incoming>(std::move(message));
-      }
+      if (auto message = shm_->try_receive()) return std::optional<Incoming>(std::move(message));
       if (timeout == Duration::zero()) return std::optional<Incoming>{};
       if (auto message = spin_.until(timeout, [&] { return shm_->try_receive(); }))
         return std::optional<Incoming>(std::move(message));
@@ -236,6 +239,7 @@ class ZmqChannel : public Channel {
 
  private:
   Result<std::optional<Incoming>> sleep_and_receive(Duration timeout) {
+    const auto start = std::chrono::steady_clock::now();
     if (shm_ == nullptr || shm_->arm()) {
       const Result<bool> ready = wait(timeout);
       if (shm_ != nullptr) shm_->disarm();
@@ -245,7 +249,10 @@ class ZmqChannel : public Channel {
       shm_->disarm();
     }
     if (shm_ != nullptr) {
-      if (auto message = shm_->try_receive()) return std::optional<Incoming>(std::move(message));
+      if (auto message = shm_->try_receive()) {
+        spin_.slept(std::chrono::steady_clock::now() - start);
+        return std::optional<Incoming>(std::move(message));
+      }
     }
     return from_sockets();
   }

@@ -14,6 +14,7 @@
 #include <map>
 
 #include "ps/client/engine.h"
+#include "ps/core/value_codec.h"
 #include "ps/shard/shard_actor.h"
 #include "tests/ps/cluster_helper.h"
 
@@ -88,6 +89,40 @@ TEST_P(AnyFaultyCluster, CreditBoundsWhatAStalledShardIsSent) {
   EXPECT_EQ(client->push(table, keys, grads, seconds(2)).error().code, Errc::kDeadlineExceeded);
   EXPECT_GT(client->stats().bytes_sent - before, 50'000u);
   EXPECT_LE(client->stats().bytes_sent - before, 100'000u);
+}
+
+TEST_P(AnyFaultyCluster, WhatOneBitLosesIsOwedOnceHoweverOftenAPushIsSent) {
+  Cluster cluster(GetParam(), 2, 1);
+  ClientOptions options = cluster.options();
+  options.retry_first = milliseconds(5);
+  options.retry_max = milliseconds(50);
+  options.segment_bytes_max = 200;
+  options.transport = std::make_shared<FaultyTransport>(
+      cluster.transport,
+      FaultyTransport::Faults{.lose = 15, .repeat = 15, .reorder = 15, .seed = 4});
+  const auto client = Client::connect(cluster.view, options).value();
+  constexpr std::uint32_t kDim = 4;
+  const Table table = client->open_table(sum_schema("t", kDim), kLong).value();
+  const CodecSpec one_bit{Codec::kOneBit};
+  ASSERT_TRUE(client->set_codecs(table, one_bit, {}));
+  std::vector<std::uint64_t> keys(30);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  std::vector<float> grads(keys.size() * kDim), sum(grads.size()), arrived(grads.size());
+  std::vector<std::byte> bytes(keys.size() * encoded_row_bytes(one_bit, kDim));
+  ErrorFeedback feedback(kDim, 100);
+  SplitMix64 rng(6);
+  for (int step = 0; step < 20; ++step) {
+    for (float& g : grads) g = static_cast<float>(rng.uniform() - 0.5);
+    const Status pushed = client->push(table, keys, grads, kLong);
+    ASSERT_TRUE(pushed) << pushed.error().to_string();
+    feedback.encode(one_bit, keys, grads, bytes.data());
+    ASSERT_TRUE(decode_rows(one_bit, bytes, kDim, arrived));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += arrived[i];
+  }
+  EXPECT_GT(client->stats().retries, 0u);
+  std::vector<float> out(sum.size());
+  ASSERT_TRUE(client->pull(table, keys, out, kLong));
+  EXPECT_EQ(out, sum);
 }
 
 TEST_P(AnyFaultyCluster, LostRepeatedAndReorderedMessagesApplyEveryPushOnce) {

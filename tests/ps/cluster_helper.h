@@ -150,7 +150,7 @@ class FaultyTransport final : public transport::Transport {
     Status send(transport::PeerId peer, const transport::Message& message) override {
       if (rng_.below(100) < faults_.lose) return {};
       if (held_.empty() && rng_.below(100) < faults_.reorder) {
-        held_.emplace_back(peer, message);
+        held_.emplace_back(peer, transport::owned(message));
         return {};
       }
       Status status = inner_->send(peer, message);

@@ -74,7 +74,7 @@ TEST(Partition, EveryPlaceOfAPullIsAskedForOnceAndSegmentsKeepTheirSize) {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::uint64_t> keys(rng.below(5000));
     for (auto& key : keys) key = rng.below(2) == 0 ? rng.below(100) : rng.next();
-    const auto segments = cut_pull(schema, map, keys, 4800);
+    const auto segments = cut_pull(schema, map, keys, {.segment_bytes_max = 4800});
     std::vector<int> asked(keys.size());
     std::set<std::uint64_t> distinct;
     for (const Segment& s : segments) {
@@ -107,7 +107,7 @@ TEST(Partition, SumsDuplicatesOfAPush) {
     want[keys.back()].second += 1;
   }
   std::map<std::uint64_t, std::pair<float, float>> got;
-  for (const Segment& s : cut_push(schema, map, keys, grads, 1600)) {
+  for (const Segment& s : cut_push(schema, map, keys, grads, {.segment_bytes_max = 1600})) {
     for (std::size_t i = 0; i < s.keys.size(); ++i) {
       EXPECT_TRUE(got.emplace(s.keys[i], std::pair{s.values[2 * i], s.values[2 * i + 1]}).second);
     }
@@ -125,13 +125,13 @@ TEST(Partition, ASegmentCutAgainUnderANewMapLosesNothing) {
   SlotMap moved = SlotMap::even(4, {1, 2});
   for (auto& owner : moved.owner) owner = ShardId{static_cast<std::uint32_t>(rng.below(4))};
   for (const Segment& whole :
-       cut_push(schema, SlotMap::even(4, {1, 1}), keys, grads, kSegmentBytesMax)) {
+       cut_push(schema, SlotMap::even(4, {1, 1}), keys, grads, {})) {
     std::map<std::uint64_t, std::vector<float>> before, after;
     for (std::size_t i = 0; i < whole.keys.size(); ++i) {
       before[whole.keys[i]] = {whole.values.begin() + 3 * i, whole.values.begin() + 3 * i + 3};
     }
     std::set<std::uint32_t> shards;
-    for (const Segment& part : recut(schema, moved, whole)) {
+    for (const Segment& part : recut(schema.id, schema.dim, moved, whole)) {
       EXPECT_TRUE(shards.insert(part.shard.value).second)
           << "two parts with one sequence at one shard";
       for (std::size_t i = 0; i < part.keys.size(); ++i) {
@@ -141,14 +141,54 @@ TEST(Partition, ASegmentCutAgainUnderANewMapLosesNothing) {
     }
     EXPECT_EQ(before, after);
   }
-  for (const Segment& whole : cut_pull(schema, SlotMap::even(4, {1, 1}), keys, kSegmentBytesMax)) {
+  for (const Segment& whole : cut_pull(schema, SlotMap::even(4, {1, 1}), keys, {})) {
     std::set<std::pair<std::uint64_t, std::uint32_t>> before, after;
     for (const auto& [index, row] : whole.targets) before.emplace(whole.keys[index], row);
-    for (const Segment& part : recut(schema, moved, whole)) {
+    for (const Segment& part : recut(schema.id, schema.dim, moved, whole)) {
       for (const auto& [index, row] : part.targets) after.emplace(part.keys[index], row);
     }
     EXPECT_EQ(before, after);
   }
+}
+
+TEST(Partition, KeysInOrderForOneShardAreStretchesOfTheCallersArrays) {
+  TableSchema schema{.id = 3, .name = "t", .dim = 3};
+  std::vector<std::uint64_t> keys(1000);
+  std::vector<float> grads(keys.size() * 3);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = 7 * i;
+  for (std::size_t i = 0; i < grads.size(); ++i) grads[i] = static_cast<float>(i);
+  const SlotMap one = SlotMap::even(1, {1, 1});
+  SlotMap two = SlotMap::even(2, {1, 2});
+  for (const bool borrow : {true, false}) {
+    const CutRule rule{.segment_bytes_max = 2000, .only = ShardId{0}, .borrow = borrow};
+    std::size_t at = 0;
+    for (const Segment& s : cut_push(schema, one, keys, grads, rule)) {
+      ASSERT_LE(s.keys.size(), 100u);
+      EXPECT_EQ(s.keys.data() == keys.data() + at, borrow);
+      EXPECT_EQ(s.values.data() == grads.data() + 3 * at, borrow);
+      EXPECT_TRUE(std::equal(s.keys.begin(), s.keys.end(), keys.begin() + at));
+      EXPECT_TRUE(std::equal(s.values.begin(), s.values.end(), grads.begin() + 3 * at));
+      at += s.keys.size();
+    }
+    EXPECT_EQ(at, keys.size());
+    // Each key of a pull has one row, also after the map has changed.
+    std::vector<int> asked(keys.size());
+    for (const Segment& s : cut_pull(schema, one, keys, rule)) {
+      EXPECT_EQ(s.keys.data() == keys.data() + s.first_row, borrow);
+      for (const Segment& part : recut(schema.id, schema.dim, two, s)) {
+        part.for_each_target([&](std::uint32_t index, std::uint32_t row) {
+          EXPECT_EQ(part.keys[index], keys[row]);
+          ++asked[row];
+        });
+      }
+    }
+    EXPECT_TRUE(std::all_of(asked.begin(), asked.end(), [](int n) { return n == 1; }));
+  }
+  // A key that comes twice cannot be borrowed.
+  keys[5] = keys[4];
+  const CutRule rule{.segment_bytes_max = 2000, .only = ShardId{0}, .borrow = true};
+  for (const Segment& s : cut_push(schema, one, keys, grads, rule))
+    EXPECT_EQ(s.keys.data(), s.own_keys.data());
 }
 
 }  // namespace

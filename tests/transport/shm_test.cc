@@ -70,7 +70,7 @@ struct Pair {
 os::Fd memory_file(std::size_t bytes, int seals) {
   os::Fd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
-  if (seals != 0) EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, seals), 0);
+  EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, seals), 0);
   return file;
 }
 constexpr std::size_t kSmallestFile = 4096 + 2 * (64 << 10);
