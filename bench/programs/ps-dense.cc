@@ -28,8 +28,10 @@ struct Size {
   std::size_t bytes;
   std::size_t window;
 };
-constexpr Size kSizes[] = {
-    {"4KiB", 4u << 10, 16}, {"64KiB", 64u << 10, 8}, {"1MiB", 1u << 20, 4}, {"16MiB", 16u << 20, 2}};
+constexpr Size kSizes[] = {{"4KiB", 4u << 10, 16},
+                           {"64KiB", 64u << 10, 8},
+                           {"1MiB", 1u << 20, 4},
+                           {"16MiB", 16u << 20, 2}};
 
 class Tensor {
  public:
@@ -132,7 +134,8 @@ void measure(const Size& size, Tensor& shm, Tensor& tcp, int rounds, bool quick)
   const auto job = [&](std::size_t total) {
     return MoveJob{size.bytes, std::max<std::size_t>(4, total / size.bytes), size.window};
   };
-  const MoveJob ring = job(bytes_a_round), sockets = job(bytes_a_round / (size.bytes < 65536 ? 8 : 2));
+  const MoveJob ring = job(bytes_a_round),
+                sockets = job(bytes_a_round / (size.bytes < 65536 ? 8 : 2));
   const std::string name = size.name;
   Figure shm_push = figure("shm_push_" + name, "shm ring + add", shm_must(size.bytes));
   Figure shm_pull = figure("shm_pull_" + name, "shm ring, copied in and out", shm_must(size.bytes));
@@ -140,7 +143,8 @@ void measure(const Size& size, Tensor& shm, Tensor& tcp, int rounds, bool quick)
   Figure tcp_pulled = figure("tcp_pull_" + name, "raw TCP", tcp_must(size.bytes));
   Figure roof_push = figure("roof_push_" + name, "memcpy, one thread", {});
   Figure roof_pull = figure("roof_pull_" + name, "memcpy, one thread", {});
-  Figure even = figure("pull_over_push_" + name, "push", size.bytes >= 1u << 20 ? std::optional(0.9) : std::nullopt);
+  Figure even = figure("pull_over_push_" + name, "push",
+                       size.bytes >= 1u << 20 ? std::optional(0.9) : std::nullopt);
   for (int round = 0; round < rounds; ++round) {
     std::fprintf(stderr, "%s: round %d\n", size.name, round + 1);
     roof_push.values.push_back(best_of(ring_push, ring));

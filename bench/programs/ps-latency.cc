@@ -1,7 +1,9 @@
 // A pull of one row of 64 bytes, from call to return.
-//   shm_busy_{p50,p99}_us  one after the other over shared memory; baseline: 64 bytes there and back
+//   shm_busy_{p50,p99}_us  one after the other over shared memory; baseline: 64 bytes there and
+//                          back
 //                          through two lines of shared memory, both sides looking without end
-//   shm_block_p50_us       1 ms apart, so that the shard sleeps; baseline: a futex ping-pong 1 ms apart
+//   shm_block_p50_us       1 ms apart, so that the shard sleeps; baseline: a futex ping-pong 1 ms
+//                          apart
 //   tcp_p50_us             over TCP on loopback; baseline: a DEALER and a ROUTER
 #include <chrono>
 #include <cstdio>
@@ -23,9 +25,9 @@ constexpr std::uint32_t kDim = 16;
 class Puller {
  public:
   explicit Puller(const std::string& bind) : shard_(bind), client_(shard_.client()) {
-    table_ = client_
-                 ->open_table({.name = "t", .dim = kDim, .consistency = ps::Consistency::kAsp}, 60s)
-                 .value();
+    table_ =
+        client_->open_table({.name = "t", .dim = kDim, .consistency = ps::Consistency::kAsp}, 60s)
+            .value();
     std::vector<std::uint64_t> keys(kKeys);
     for (std::size_t i = 0; i < kKeys; ++i) keys[i] = i;
     if (!client_->push(table_, keys, std::vector<float>(kKeys * kDim, 1.0f), 60s)) std::exit(1);

@@ -23,9 +23,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kRingBytes = 2u << 20;
 
 struct Shared {
-  alignas(64) std::atomic<std::uint64_t> head{0};    ///< bytes written
-  alignas(64) std::atomic<std::uint64_t> tail{0};    ///< bytes read
-  alignas(64) std::atomic<std::uint64_t> done{0};    ///< messages received (push), wanted (pull)
+  alignas(64) std::atomic<std::uint64_t> head{0};  ///< bytes written
+  alignas(64) std::atomic<std::uint64_t> tail{0};  ///< bytes read
+  alignas(64) std::atomic<std::uint64_t> done{0};  ///< messages received (push), wanted (pull)
   alignas(64) std::atomic<std::uint32_t> ping{0};
   alignas(64) std::atomic<std::uint32_t> pong{0};
   alignas(64) std::byte there[64]{};
@@ -73,7 +73,8 @@ void add(float* to, const float* from, std::size_t n) {
 
 double gbps(const MoveJob& job, Clock::time_point start) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return static_cast<double>(job.message_bytes) * static_cast<double>(job.messages) / seconds * 1e-9;
+  return static_cast<double>(job.message_bytes) * static_cast<double>(job.messages) / seconds *
+         1e-9;
 }
 
 /// Calls step(offset in the message, bytes) for the chunks of one message.
@@ -101,7 +102,8 @@ void take(Ring& ring, std::uint64_t& read, std::size_t n, Use use) {
 }
 
 std::vector<float> floats_of(const MoveJob& job) {
-  DLRUN_ASSERT(job.message_bytes % 4 == 0 && kRingBytes % std::min(job.chunk_bytes, job.message_bytes) == 0);
+  DLRUN_ASSERT(job.message_bytes % 4 == 0 &&
+               kRingBytes % std::min(job.chunk_bytes, job.message_bytes) == 0);
   return std::vector<float>(job.message_bytes / 4, 1.0f);
 }
 

@@ -109,7 +109,8 @@ class Adder {
 
 double gbps(const MoveJob& job, Clock::time_point start) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return static_cast<double>(job.message_bytes) * static_cast<double>(job.messages) / seconds * 1e-9;
+  return static_cast<double>(job.message_bytes) * static_cast<double>(job.messages) / seconds *
+         1e-9;
 }
 
 }  // namespace

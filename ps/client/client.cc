@@ -77,8 +77,7 @@ struct Client::Impl {
     return fail(Errc::kInvalidArgument, name_of(what, table) + ": the table is not dense");
   }
   Result<std::shared_ptr<Call>> start_pull(const Table& table, std::span<const std::uint64_t> keys,
-                                           std::span<float> out, bool keys_stay,
-                                           Duration timeout) {
+                                           std::span<float> out, bool keys_stay, Duration timeout) {
     DLRUN_TRY(check_shape(table, "pull", keys.size(), out.size()));
     auto call = engine.make_call("pull", table.schema.name, timeout);
     call->out = out;

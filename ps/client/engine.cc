@@ -438,8 +438,7 @@ Status Engine::accept_pull(const Op& op, const ReplyHeader& reply,
   const bool coded = reply.codec.codec != Codec::kF32;
   const std::size_t frame_bytes = message.size() > 1 ? message[1].size : 0;
   const Segment& s = *op.segment;
-  if (reply.n != op.header.n || reply.dim != dim ||
-      (coded && reply.codec != op.header.codec) ||
+  if (reply.n != op.header.n || reply.dim != dim || (coded && reply.codec != op.header.codec) ||
       frame_bytes != reply.n * encoded_row_bytes(reply.codec, op.header.dim)) {
     return fail(Errc::kCorrupt, op.call->what() + ": a reply of another shape");
   }
@@ -450,7 +449,8 @@ Status Engine::accept_pull(const Op& op, const ReplyHeader& reply,
   if (coded) {
     const std::span<const std::byte> bytes(rows, frame_bytes);
     if (s.targets.empty())
-      return decode_rows(reply.codec, bytes, op.header.dim, {out + s.first_row * dim, reply.n * dim});
+      return decode_rows(reply.codec, bytes, op.header.dim,
+                         {out + s.first_row * dim, reply.n * dim});
     decoded.resize(reply.n * dim);
     DLRUN_TRY(decode_rows(reply.codec, bytes, op.header.dim, decoded));
     rows = reinterpret_cast<const std::byte*>(decoded.data());

@@ -32,8 +32,8 @@
 
 namespace dlrun::ps {
 
-/// A shard that serves the abstract Unix socket "@name" may serve shared memory at "@name" with this
-/// appended: a client looks there first, and takes a socket where that does not come up.
+/// A shard that serves the abstract Unix socket "@name" may serve shared memory at "@name" with
+/// this appended: a client looks there first, and takes a socket where that does not come up.
 inline constexpr std::string_view kShmSuffix = "-shm";
 
 struct Call {
@@ -102,7 +102,7 @@ class Engine {
     ShardId shard;
     std::uint64_t bytes = 0;  ///< that it holds of the shard's credit when sent
     bool sent = false;
-    bool held = true;   ///< waits for its turn, credit or a sequence, not for next_send
+    bool held = true;  ///< waits for its turn, credit or a sequence, not for next_send
     std::uint32_t attempts = 0;
     TimePoint next_send;
     Duration backoff{0};

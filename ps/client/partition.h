@@ -1,7 +1,7 @@
 #pragma once
 /// ps/client/partition.h: cuts the keys of a call into segments: one shard each, keys ascending and
-/// distinct, at most so many bytes of keys and values. Pure. O(n) when the keys come ascending, else
-/// O(n log n); no copies when they are distinct too, all of one shard, and may be borrowed.
+/// distinct, at most so many bytes of keys and values. Pure. O(n) when the keys come ascending,
+/// else O(n log n); no copies when they are distinct too, all of one shard, and may be borrowed.
 
 #include <cstdint>
 #include <optional>

@@ -488,8 +488,8 @@ Reply ShardCore::answer(Asker asker, const RequestHeader& request, Status status
   return reply;
 }
 
-void ShardCore::read(Asker asker, const RequestHeader& request,
-                     std::span<const std::uint64_t> keys, TimePoint now, Effects& effects) {
+void ShardCore::read(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,
+                     TimePoint now, Effects& effects) {
   const TableState& table = *table_of(request.table);
   Reply reply = answer(asker, request, {});
   const std::uint32_t dim = reply.header.dim = table.schema().dim;

@@ -161,7 +161,8 @@ void encode_rows(const CodecSpec& spec, std::span<const float> values, std::uint
 Status decode_rows(const CodecSpec& spec, std::span<const std::byte> bytes, std::uint32_t dim,
                    std::span<float> out) {
   if (spec.codec == Codec::kTopK && (spec.k < 1 || spec.k > dim))
-    return fail(Errc::kCorrupt, "top-k: k is " + std::to_string(spec.k) + " of " + std::to_string(dim));
+    return fail(Errc::kCorrupt,
+                "top-k: k is " + std::to_string(spec.k) + " of " + std::to_string(dim));
   const std::size_t row_bytes = encoded_row_bytes(spec, dim);
   if (dim == 0 || out.size() % dim != 0 || bytes.size() != out.size() / dim * row_bytes) {
     return fail(Errc::kCorrupt, std::to_string(bytes.size()) + " bytes for " +
@@ -213,7 +214,8 @@ void ErrorFeedback::encode(const CodecSpec& spec, std::span<const std::uint64_t>
   for (std::size_t i = 0; i < keys.size(); ++i) add_to(keys[i], wanted_.data() + i * dim_);
   encode_rows(spec, wanted_, dim_, out);
   sent_.resize(wanted_.size());
-  const Status own = decode_rows(spec, {out, keys.size() * encoded_row_bytes(spec, dim_)}, dim_, sent_);
+  const Status own =
+      decode_rows(spec, {out, keys.size() * encoded_row_bytes(spec, dim_)}, dim_, sent_);
   DLRUN_ASSERT(own.has_value());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto known = places_.find(keys[i]);

@@ -46,11 +46,11 @@ class ReplyBuffers {
     buffer->values = std::move(values);
     buffer->state.store(State::kLent, std::memory_order_relaxed);
     const auto* bytes = reinterpret_cast<const std::byte*>(buffer->values.data());
-    return {std::shared_ptr<const void>(
-                bytes,
-                [buffer](const void*) {
-                  buffer->state.store(State::kBack, std::memory_order_release);
-                }),
+    return {std::shared_ptr<const void>(bytes,
+                                        [buffer](const void*) {
+                                          buffer->state.store(State::kBack,
+                                                              std::memory_order_release);
+                                        }),
             bytes, buffer->values.size() * sizeof(float)};
   }
   std::vector<std::shared_ptr<Buffer>> buffers_;

@@ -55,7 +55,7 @@ class ShardLoop {
   Effects effects_;
   ReplyBuffers replies_;
   std::vector<std::uint64_t> keys_;  ///< where a frame is not aligned
-  std::vector<float> values_;  ///< or came in another codec
+  std::vector<float> values_;        ///< or came in another codec
   Stats stats_;
 };
 

@@ -259,9 +259,8 @@ Status ShmEnd::send(PeerId id, const Message& message) {
                          clock_.now() - peer.tried < kWelcomeWithin;
   if (peer.state != State::kUp && !hoped_for)
     return fail(Errc::kUnavailable, "no link to " + peer.endpoint + " yet");
-  Status put = peer.link->put(message, [&](int file) {
-    return send_file(peer.socket.get(), &kFile, sizeof kFile, file);
-  });
+  Status put = peer.link->put(
+      message, [&](int file) { return send_file(peer.socket.get(), &kFile, sizeof kFile, file); });
   if (!put && put.error().code == Errc::kCorrupt) {
     drop(it);
     return fail(Errc::kUnavailable, put.error().context);

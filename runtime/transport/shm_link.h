@@ -93,13 +93,13 @@ class ShmLink {
   const int side_;
   const std::uint32_t ring_bytes_;
   const std::uint64_t message_bytes_max_;
-  std::uint64_t written_ = 0;    ///< own head
-  std::uint64_t reserved_ = 0;   ///< bytes of the record that commit() publishes
-  std::uint64_t tail_seen_ = 0;  ///< the peer's tail when last looked at
+  std::uint64_t written_ = 0;                  ///< own head
+  std::uint64_t reserved_ = 0;                 ///< bytes of the record that commit() publishes
+  std::uint64_t tail_seen_ = 0;                ///< the peer's tail when last looked at
   std::deque<std::uint64_t> files_under_way_;  ///< ends of own records of large messages
-  std::uint64_t read_ = 0;       ///< bytes taken of the peer's ring, freed or not
-  std::uint64_t freed_ = 0;      ///< of these, whose frames have been dropped
-  std::uint64_t told_ = 0;       ///< the tail that the peer sees
+  std::uint64_t read_ = 0;                     ///< bytes taken of the peer's ring, freed or not
+  std::uint64_t freed_ = 0;                    ///< of these, whose frames have been dropped
+  std::uint64_t told_ = 0;                     ///< the tail that the peer sees
 };
 
 }  // namespace dlrun::transport

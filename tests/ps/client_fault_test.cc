@@ -290,7 +290,8 @@ TEST(ClientFault, ALinkThatDoesNotComeUpIsReplacedByASocket) {
     const auto table = client->open_table(sum_schema("t", 2), kLong);
     EXPECT_TRUE(table) << table.error().to_string();
     if (table) {
-      EXPECT_TRUE(client->push(*table, std::vector<std::uint64_t>{7}, std::vector<float>{1, 2}, kLong));
+      EXPECT_TRUE(
+          client->push(*table, std::vector<std::uint64_t>{7}, std::vector<float>{1, 2}, kLong));
       std::vector<float> out(2);
       EXPECT_TRUE(client->pull(*table, std::vector<std::uint64_t>{7}, out, kLong));
       EXPECT_EQ(out, (std::vector<float>{1, 2}));

@@ -226,11 +226,11 @@ TEST_P(AnyCluster, EveryCodecInEveryMode) {
     return values;
   };
   for (const Consistency mode : {Consistency::kBsp, Consistency::kSsp, Consistency::kAsp}) {
-    for (const CodecSpec push : {CodecSpec{Codec::kF32}, CodecSpec{Codec::kF16},
-                                 CodecSpec{Codec::kBf16}, CodecSpec{Codec::kInt8},
-                                 CodecSpec{Codec::kOneBit}, CodecSpec{Codec::kTopK, 3}}) {
-      const std::string name =
-          std::to_string(static_cast<int>(mode)) + "/" + std::to_string(static_cast<int>(push.codec));
+    for (const CodecSpec push :
+         {CodecSpec{Codec::kF32}, CodecSpec{Codec::kF16}, CodecSpec{Codec::kBf16},
+          CodecSpec{Codec::kInt8}, CodecSpec{Codec::kOneBit}, CodecSpec{Codec::kTopK, 3}}) {
+      const std::string name = std::to_string(static_cast<int>(mode)) + "/" +
+                               std::to_string(static_cast<int>(push.codec));
       const auto table = client->open_table(sum_schema(name, kDim, mode), kLong);
       ASSERT_TRUE(table) << table.error().to_string();
       std::vector<float> sum(grads.size());

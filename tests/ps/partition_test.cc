@@ -124,8 +124,7 @@ TEST(Partition, ASegmentCutAgainUnderANewMapLosesNothing) {
   for (auto& g : grads) g = static_cast<float>(rng.below(100));
   SlotMap moved = SlotMap::even(4, {1, 2});
   for (auto& owner : moved.owner) owner = ShardId{static_cast<std::uint32_t>(rng.below(4))};
-  for (const Segment& whole :
-       cut_push(schema, SlotMap::even(4, {1, 1}), keys, grads, {})) {
+  for (const Segment& whole : cut_push(schema, SlotMap::even(4, {1, 1}), keys, grads, {})) {
     std::map<std::uint64_t, std::vector<float>> before, after;
     for (std::size_t i = 0; i < whole.keys.size(); ++i) {
       before[whole.keys[i]] = {whole.values.begin() + 3 * i, whole.values.begin() + 3 * i + 3};

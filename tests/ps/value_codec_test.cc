@@ -51,7 +51,8 @@ std::vector<double> defined(const CodecSpec& spec, const std::vector<float>& val
     while (kept.size() < spec.k) {  // the largest that is not kept yet, again and again
       std::size_t best = dim;
       for (std::size_t i = 0; i < dim; ++i) {
-        if (!kept.contains(i) && (best == dim || std::fabs(row[i]) > std::fabs(row[best]))) best = i;
+        if (!kept.contains(i) && (best == dim || std::fabs(row[i]) > std::fabs(row[best])))
+          best = i;
       }
       kept.insert(best);
     }
@@ -96,7 +97,8 @@ TEST(ValueCodec, EachCodecGivesBackWhatItsDefinitionSays) {
           if (std::fabs(std::fabs(want[i] - values[i]) - most / 254) < most * 1e-5)
             allowed = most / 127;  // a tie
         }
-        ASSERT_NEAR(got[i], want[i], allowed) << "codec " << static_cast<int>(codec) << " dim " << dim;
+        ASSERT_NEAR(got[i], want[i], allowed)
+            << "codec " << static_cast<int>(codec) << " dim " << dim;
       }
     }
   }
@@ -117,9 +119,11 @@ TEST(ValueCodec, WhatIsNotFiniteIsNotHidden) {
     values[25] = bad;
     for (const Codec codec : kAll) {
       const auto out = there_and_back({codec, 2}, values, 20);
-      EXPECT_TRUE(std::any_of(out.begin() + 20, out.end(), [](float x) { return !std::isfinite(x); }))
-          << static_cast<int>(codec);
-      EXPECT_TRUE(std::all_of(out.begin(), out.begin() + 20, [](float x) { return std::isfinite(x); }));
+      EXPECT_TRUE(std::any_of(out.begin() + 20, out.end(), [](float x) {
+        return !std::isfinite(x);
+      })) << static_cast<int>(codec);
+      EXPECT_TRUE(
+          std::all_of(out.begin(), out.begin() + 20, [](float x) { return std::isfinite(x); }));
     }
   }
   // The largest and the smallest that there are.
@@ -135,7 +139,8 @@ TEST(ValueCodec, BytesFromAStrangerAreCheckedAndNeverFollowed) {
     const CodecSpec spec{codec, 3};
     const std::size_t right = 3 * encoded_row_bytes(spec, 10);
     for (const std::size_t size : {std::size_t{0}, right - 1, right + 1, right * 2})
-      EXPECT_EQ(decode_rows(spec, std::vector<std::byte>(size), 10, out).error().code, Errc::kCorrupt);
+      EXPECT_EQ(decode_rows(spec, std::vector<std::byte>(size), 10, out).error().code,
+                Errc::kCorrupt);
   }
   const std::vector<std::byte> none;
   EXPECT_FALSE(decode_rows({Codec::kTopK, 0}, none, 10, out));
@@ -184,7 +189,8 @@ TEST(ErrorFeedback, WhatWasLostComesLater) {
       std::vector<float> owed(kDim);
       feedback.add_to(key, owed.data());
       for (std::uint32_t d = 0; d < kDim; ++d)
-        EXPECT_NEAR(arrived[key][d] + owed[d], sum[d], 1e-3) << "codec " << static_cast<int>(spec.codec);
+        EXPECT_NEAR(arrived[key][d] + owed[d], sum[d], 1e-3)
+            << "codec " << static_cast<int>(spec.codec);
     }
     EXPECT_EQ(feedback.forgotten(), 0u);
   }

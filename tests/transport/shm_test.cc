@@ -238,7 +238,8 @@ Status send_soon(Channel& channel, PeerId peer, const Message& message) {
 /// A listener that somebody serves until the end of the test: it sends back what it gets.
 class Echo {
  public:
-  explicit Echo(std::vector<std::string> bind) : channel_(transport_.listen({.bind = bind}).value()) {
+  explicit Echo(std::vector<std::string> bind)
+      : channel_(transport_.listen({.bind = bind}).value()) {
     thread_ = std::thread([this] {
       while (!stop_) {
         auto got = channel_->receive(seconds(10));
@@ -434,8 +435,7 @@ TEST(ShmTransport, ADescriptorThatIsNoRingEndsTheLinkAndLeavesNothing) {
 TEST(ShmTransport, StrangersThatSayNothingDisturbNobody) {
   Echo echo({"shm://*"});
   std::vector<std::unique_ptr<Stranger>> strangers;
-  for (int i = 0; i < 20; ++i)
-    strangers.push_back(std::make_unique<Stranger>(echo.endpoints()[0]));
+  for (int i = 0; i < 20; ++i) strangers.push_back(std::make_unique<Stranger>(echo.endpoints()[0]));
   ZmqTransport transport;
   auto client = transport.dial().value();
   const PeerId link = client->connect(echo.endpoints()[0]).value();
@@ -536,8 +536,7 @@ TEST(ShmTransport, OneListenerServesSharedMemoryAndTcp) {
   std::vector<PeerId> links;
   for (const std::string& endpoint : echo.endpoints())
     links.push_back(client->connect(endpoint).value());
-  for (std::uint64_t i = 0; i < 200; ++i)
-    expect_echo(*client, links[i % 2], bytes_of(100 + i, i));
+  for (std::uint64_t i = 0; i < 200; ++i) expect_echo(*client, links[i % 2], bytes_of(100 + i, i));
   // Both at once: neither waits for the other to be silent.
   std::vector<int> got(2);
   for (int i = 0; i < 200; ++i) {
