@@ -76,6 +76,7 @@ Status ShardCore::import_slot(const SlotImage& image, TimePoint now, Effects& ef
     TableState& table = entry->second;
     if (made) {
       table.set_rate(t.rate);
+      table.set_hand(t.hand);
       for (const auto& [clock, rate] : t.rates) table.set_rate_from(clock, rate);
     }
     table.import_slot(image.slot, t, log_sequence_);

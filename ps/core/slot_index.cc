@@ -123,26 +123,48 @@ void SlotIndex::clear(std::uint32_t number) noexcept {
   slot = {empty_table(), 0, 32, 0, 0};
 }
 
+/// found_: at least `n` rows with fingerprints from `first` on, or all of the slot, by fingerprint.
+void SlotIndex::find_from(const Slot& slot, std::uint32_t first, std::size_t n) {
+  found_.clear();
+  if (slot.rows == 0) return;
+  const std::uint64_t entries = std::uint64_t{slot.mask} + 1;
+  // What has its home before an empty place stands before it too: there, nothing smaller is left.
+  for (std::uint64_t i = home(slot, first);; ++i) {
+    const Entry e = slot.entries[i & slot.mask];
+    if (e.row == kNoRow) {
+      if (found_.size() >= n || i >= entries) break;
+      continue;
+    }
+    const bool went_round = home(slot, e.fingerprint) > (i & slot.mask);  // past the table's end
+    if (e.row <= kRowsMax && e.fingerprint >= first && went_round == (i >= entries))
+      found_.push_back(e);
+  }
+  std::sort(found_.begin(), found_.end(),
+            [](Entry a, Entry b) { return a.fingerprint < b.fingerprint; });
+}
+
+void SlotIndex::hand_on(std::uint64_t end, std::uint32_t n, std::vector<RowId>& rows) {
+  while (hand_ < end) {
+    const std::uint64_t slot_begin = hand_ >> 32 << 32;
+    find_from(slots_[hand_ >> 32], static_cast<std::uint32_t>(hand_), n - rows.size());
+    for (std::size_t i = 0; i < found_.size(); ++i) {
+      const std::uint64_t at = slot_begin + found_[i].fingerprint;
+      if (at >= end) break;
+      if (rows.size() >= n && found_[i].fingerprint != found_[i - 1].fingerprint) return;
+      rows.push_back(found_[i].row);
+      hand_ = at + 1;
+    }
+    if (rows.size() >= n) return;
+    hand_ = std::min(end, slot_begin + (std::uint64_t{1} << 32));
+  }
+}
+
 void SlotIndex::next_rows(std::uint32_t n, std::vector<RowId>& rows) {
   rows.clear();
-  const std::uint32_t first_slot = hand_slot_;
-  const std::uint32_t first_entry = hand_entry_;
-  bool round = false;
-  while (rows.size() < n) {
-    const Slot& slot = slots_[hand_slot_];
-    const std::uint32_t end = round ? std::min(first_entry, slot.mask + 1) : slot.mask + 1;
-    if (slot.rows > 0) {
-      for (; hand_entry_ < end && rows.size() < n; ++hand_entry_) {
-        if (slot.entries[hand_entry_].row <= kRowsMax)
-          rows.push_back(slot.entries[hand_entry_].row);
-      }
-      if (rows.size() == n) return;
-    }
-    if (round) return;
-    hand_entry_ = 0;
-    hand_slot_ = (hand_slot_ + 1) % kSlots;
-    round = hand_slot_ == first_slot;
-  }
+  const std::uint64_t begin = hand_;
+  hand_on(kHandEnd, n, rows);
+  if (hand_ == kHandEnd) hand_ = 0;
+  if (rows.size() < n) hand_on(begin, n, rows);
 }
 
 }  // namespace dlrun::ps

@@ -89,9 +89,13 @@ class SlotIndex {
   /// Forgets rows and sightings of the slot.
   void clear(std::uint32_t slot) noexcept;
 
-  /// A hand that goes round all entries: the next `n` rows from where it stands; fewer when it has
-  /// come round to where it began.
+  /// A hand that goes round all rows in the order (slot, fingerprint), which is the same however
+  /// they came to be here: the next `n` (> 0) from where it stands; more when the last of them
+  /// shares its fingerprint, fewer when it has come round to where it began.
   void next_rows(std::uint32_t n, std::vector<RowId>& rows);
+  /// slot << 32 | fingerprint: the rows from there on are next.
+  std::uint64_t hand() const noexcept { return hand_; }
+  void set_hand(std::uint64_t hand) noexcept { hand_ = hand % kHandEnd; }
 
   std::uint32_t rows_of_slot(std::uint32_t slot) const noexcept { return slots_[slot].rows; }
   std::uint64_t bytes() const noexcept { return slots_.size() * sizeof(Slot) + pool_.bytes(); }
@@ -113,11 +117,14 @@ class SlotIndex {
   void rebuild(Slot& slot, std::uint32_t entries, bool age);
   void place(Slot& slot, Entry entry) noexcept;
   void remove_at(Slot& slot, std::uint32_t hole) noexcept;
+  void hand_on(std::uint64_t end, std::uint32_t n, std::vector<RowId>& rows);
+  void find_from(const Slot& slot, std::uint32_t first, std::size_t n);
 
   std::vector<Slot> slots_;
   PowerPool pool_;
-  std::uint32_t hand_slot_ = 0;
-  std::uint32_t hand_entry_ = 0;
+  static constexpr std::uint64_t kHandEnd = std::uint64_t{kSlots} << 32;
+  std::uint64_t hand_ = 0;
+  std::vector<Entry> found_;  ///< find_from()
 };
 
 }  // namespace dlrun::ps

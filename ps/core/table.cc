@@ -290,6 +290,7 @@ std::uint64_t TableState::digest() const {
     });
   }
   std::uint64_t h = mix64(rows ^ schema_.id) ^ std::bit_cast<std::uint32_t>(rate());
+  h = mix64(h + rows_.index().hand());
   for (const auto& [clock, rate] : rates_)
     h = mix64(h ^ clock) + std::bit_cast<std::uint32_t>(rate);
   for (const auto& [worker, clock] : clocks_.list()) h = mix64(h ^ worker.value) + mix64(clock);

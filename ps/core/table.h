@@ -42,6 +42,7 @@ struct TableImage {
   TableSchema schema;
   float rate = 0.0f;
   std::map<std::uint64_t, float> rates;  ///< of clocks to come
+  std::uint64_t hand = 0;                ///< of eviction (ps/core/slot_index.h), of the whole table
   struct Row {
     std::uint64_t key = 0;
     std::uint64_t version = 0;
@@ -108,6 +109,8 @@ class TableState {
   void set_rate(float rate) noexcept { stepper_.set_rate(rate); }
   /// BSP: when `clock` closes.
   void set_rate_from(std::uint64_t clock, float rate) { rates_[clock] = rate; }
+  /// Where eviction goes on.
+  void set_hand(std::uint64_t hand) noexcept { rows_.index().set_hand(hand); }
 
   TableImage export_slot(std::uint32_t slot) const;
   /// The slot must be empty here.

@@ -97,7 +97,11 @@ void TableState::take_rates_until(std::uint64_t clock) {
 }
 
 TableImage TableState::export_slot(std::uint32_t slot) const {
-  TableImage image{.schema = schema_, .rate = rate(), .rates = rates_, .clocks = clocks_.list()};
+  TableImage image{.schema = schema_,
+                   .rate = rate(),
+                   .rates = rates_,
+                   .hand = rows_.index().hand(),
+                   .clocks = clocks_.list()};
   const std::size_t words = rows_.words();
   for (const std::uint64_t key : keys_of_slot(slot, 0, rows_.rows())) {
     const RowId row = rows_.find(key);

@@ -167,6 +167,57 @@ TEST(SlotIndex, TheHandGoesRoundEveryRowOnce) {
   EXPECT_TRUE(rows.empty());
 }
 
+TEST(SlotIndex, TheHandGoesByFingerprintHoweverTheSlotGrew) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SplitMix64 rng(seed);
+    const std::uint64_t n = 1 + rng.below(200);
+    std::map<std::uint64_t, std::size_t> by_hash;  // of slot 3 alone: hash bits -> number of rows
+    SlotIndex grown, shrunk;
+    std::vector<std::pair<std::uint64_t, RowId>> rows;
+    for (RowId row = 0; row < n; ++row) {
+      // Many at the end of the table, where entries go round to its beginning; some equal.
+      const std::uint64_t fingerprint =
+          rng.below(3) == 0 ? 0xfffffff0 + rng.below(16) : rng.next() & 0xffffffff;
+      rows.emplace_back(std::uint64_t{3} << 52 | fingerprint << 20, row);
+      ++by_hash[fingerprint];
+      grown.add(rows.back().first, row);
+    }
+    for (RowId row = 0; row < 900; ++row)
+      shrunk.add(std::uint64_t{3} << 52 | mix64(row) >> 12, 5000 + row);
+    for (auto it = rows.rbegin(); it != rows.rend(); ++it) shrunk.add(it->first, it->second);
+    for (RowId row = 0; row < 900; ++row)
+      shrunk.remove(std::uint64_t{3} << 52 | mix64(row) >> 12, 5000 + row);
+    grown.set_hand(std::uint64_t{3} << 32 | (rows[0].first >> 20 & 0xffffffff));
+    shrunk.set_hand(grown.hand());
+    for (int i = 0; i < 40; ++i) {
+      const auto want = static_cast<std::uint32_t>(1 + rng.below(n + 3));
+      std::vector<RowId> a, b;
+      const std::uint64_t before = grown.hand();
+      grown.next_rows(want, a);
+      shrunk.next_rows(want, b);
+      ASSERT_EQ(grown.hand(), shrunk.hand()) << "seed " << seed;
+      // By the definition: whole groups of equal fingerprints from the hand on, round once.
+      std::multiset<std::uint64_t> expected, got;
+      std::size_t left = want;
+      const std::uint64_t from = (before >> 32) == 3  ? before & 0xffffffff
+                                 : (before >> 32) > 3 ? 1ull << 32
+                                                      : 0;
+      for (int lap = 0; lap < 2; ++lap) {
+        for (const auto& [fingerprint, count] : by_hash) {
+          if ((fingerprint >= from) != (lap == 0) || left == 0) continue;
+          for (std::size_t k = 0; k < count; ++k) expected.insert(fingerprint);
+          left -= std::min(left, count);
+        }
+      }
+      for (const RowId row : a) got.insert(rows[row].first >> 20 & 0xffffffff);
+      ASSERT_EQ(got, expected) << "seed " << seed << " want " << want << " hand " << before;
+      std::sort(a.begin(), a.end());
+      std::sort(b.begin(), b.end());
+      ASSERT_EQ(a, b) << "seed " << seed;
+    }
+  }
+}
+
 TEST(SlotIndex, CountsSightingsUntilTheRowComesAndBoundsThem) {
   RowStore store(kTable, 1);
   SlotIndex& index = store.index();

@@ -171,6 +171,30 @@ TEST(SlotMove, ASlotWithMoreClientsThanTheShardMayHaveIsRefusedAndChangesNothing
   EXPECT_EQ(to.core.digest(), before);
 }
 
+TEST(SlotMove, ATableThatComesWithASlotGoesOnEvictingWhereItWas) {
+  SlotMap map = SlotMap::even(2, kEpoch);
+  HandShard from(1, map, ShardId{0});
+  HandShard to(1, map, ShardId{1});
+  TableSchema schema = sum_table(Consistency::kAsp);
+  schema.eviction = Eviction::kLru;
+  schema.budget_bytes = 800;
+  from.create(schema);
+  std::uint64_t key = 0;
+  for (std::uint64_t sequence = 1; sequence <= 100; ++key) {
+    if (map.owner[slot_of(5, key)].value != 0) continue;
+    ASSERT_EQ(from.one(from.push_header(sequence++, kA, 0), {key}, {1}).header.error, 0);
+  }
+  const std::uint32_t slot = slot_of(5, key);
+  const SlotImage image = from.core.export_slot(slot);
+  ASSERT_NE(image.tables[0].hand, 0u);
+  map.owner[slot] = ShardId{1};
+  ++map.epoch.counter;
+  Effects effects;
+  ASSERT_TRUE(to.core.install_map(map, at(1), effects));
+  ASSERT_TRUE(to.core.import_slot(image, at(1), effects));
+  EXPECT_EQ(to.core.export_slot(slot).tables[0].hand, image.tables[0].hand);
+}
+
 TEST(SlotMove, ParkedPullsAreSentBackToRefetchTheMap) {
   TwoShards two(2);
   two.create(sum_table(Consistency::kBsp));
