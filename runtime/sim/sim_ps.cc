@@ -87,7 +87,7 @@ void PsWorker::begin(Step step) {
   const std::uint64_t clock = engine_->clock_of(schema_.id);
   switch (step) {
     case Step::kOpen:
-      call_ = engine_->make_call("opening", kTimeout);
+      call_ = engine_->make_call("opening", schema_.name, kTimeout);
       engine_->tell(call_,
                     ps::RequestHeader{
                         .kind = ps::Kind::kCreateTable, .table = schema_.id, .schema = schema_});
@@ -96,25 +96,24 @@ void PsWorker::begin(Step step) {
       keys_ = some_keys();
       out_.assign(keys_.size(), -1.0f);
       before_ = world_.ps_checker().on_pull(ps_job(task_), keys_);
-      call_ = engine_->make_call("pull", kTimeout);
+      call_ = engine_->make_call("pull", schema_.name, kTimeout);
       call_->out = out_;
-      engine_->pull(call_, schema_, keys_);
+      engine_->pull(call_, schema_, keys_, true);
       break;
-    case Step::kPush: {
+    case Step::kPush:
       keys_ = some_keys();
-      const std::vector<float> grads(keys_.size(), -1.0f);
-      call_ = engine_->make_call("push", kTimeout);
-      engine_->push(call_, schema_, keys_, grads);
+      grads_.assign(keys_.size(), -1.0f);
+      call_ = engine_->make_call("push", schema_.name, kTimeout);
+      engine_->push(call_, schema_, keys_, grads_);
       break;
-    }
     case Step::kClock:
-      call_ = engine_->make_call("clock", kTimeout);
+      call_ = engine_->make_call("clock", schema_.name, kTimeout);
       world_.ps_checker().on_clock_told(task_, clock + 1);
       engine_->tell(call_, ps::RequestHeader{
                                .kind = ps::Kind::kClock, .table = schema_.id, .clock = clock + 1});
       break;
     case Step::kLeave:
-      call_ = engine_->make_call("leaving", kTimeout);
+      call_ = engine_->make_call("leaving", "", kTimeout);
       world_.ps_checker().on_worker_over(task_);
       engine_->tell(call_, ps::RequestHeader{.kind = ps::Kind::kLeave});
       break;

@@ -77,6 +77,7 @@ class PsWorker {
   Step step_ = Step::kOpen;
   std::uint64_t iteration_ = 0;
   std::vector<std::uint64_t> keys_;
+  std::vector<float> grads_;
   std::vector<float> out_;
   std::vector<std::uint64_t> before_;
   bool turning_ = false;
