@@ -177,13 +177,14 @@ TEST(SlotMove, ATableThatComesWithASlotGoesOnEvictingWhereItWas) {
   HandShard to(1, map, ShardId{1});
   TableSchema schema = sum_table(Consistency::kAsp);
   schema.eviction = Eviction::kLru;
-  schema.budget_bytes = 800;
+  schema.budget_bytes = 8000;
   from.create(schema);
   std::uint64_t key = 0;
-  for (std::uint64_t sequence = 1; sequence <= 100; ++key) {
+  for (std::uint64_t sequence = 1; sequence <= 300; ++key) {
     if (map.owner[slot_of(5, key)].value != 0) continue;
     ASSERT_EQ(from.one(from.push_header(sequence++, kA, 0), {key}, {1}).header.error, 0);
   }
+  while (map.owner[slot_of(5, key)].value != 0) ++key;
   const std::uint32_t slot = slot_of(5, key);
   const SlotImage image = from.core.export_slot(slot);
   ASSERT_NE(image.tables[0].hand, 0u);

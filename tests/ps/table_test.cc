@@ -291,24 +291,24 @@ TEST(Table, TablesMadeOfTheSameImagesEvictTheSameRowsHoweverTheyWereMade) {
   for (const Eviction eviction : {Eviction::kLru, Eviction::kLfu, Eviction::kTtl}) {
     TableSchema schema{.id = 9, .name = "t", .dim = 8, .consistency = Consistency::kAsp};
     schema.eviction = eviction;
-    if (eviction != Eviction::kTtl) schema.budget_bytes = 3000 * (64 + 16);
+    if (eviction != Eviction::kTtl) schema.budget_bytes = 2000 * (64 + 16);
     schema.ttl_s = 40;
     SplitMix64 rng(7);
     const auto some_keys = [&rng] {
       std::set<std::uint64_t> keys;
-      while (keys.size() < 40) keys.insert(rng.below(9000));
+      while (keys.size() < 40) keys.insert(rng.below(6000));
       return std::vector<std::uint64_t>(keys.begin(), keys.end());
     };
     const std::vector<float> g(40 * 8, 1.0f);
     TableState first(schema), twice(schema);
     std::uint64_t version = 0;
-    for (; version < 400; ++version)
-      first.apply(some_keys(), g.data(), version + 1, static_cast<std::uint32_t>(version / 4));
+    for (; version < 300; ++version)
+      first.apply(some_keys(), g.data(), version + 1, static_cast<std::uint32_t>(version / 3));
     std::vector<TableImage> images;
     for (std::uint32_t slot = 0; slot < kSlots; ++slot) images.push_back(first.export_slot(slot));
     ASSERT_NE(images[0].hand, 0u);
 
-    std::vector<std::uint64_t> others(20'000);
+    std::vector<std::uint64_t> others(12'000);
     for (std::size_t i = 0; i < others.size(); ++i) others[i] = 1'000'000 + i;
     const std::vector<float> other_grads(others.size() * 8, 1.0f);
     twice.apply(others, other_grads.data(), 1, 1);
@@ -325,15 +325,15 @@ TEST(Table, TablesMadeOfTheSameImagesEvictTheSameRowsHoweverTheyWereMade) {
     first.take_evicted();
     twice.take_evicted();
     std::size_t evicted = 0;
-    for (int i = 0; i < 300; ++i, ++version) {
+    for (int i = 0; i < 100; ++i, ++version) {
       const auto keys = some_keys();
       for (TableState* table : {&first, &twice})
-        table->apply(keys, g.data(), version + 1, static_cast<std::uint32_t>(version / 4));
+        table->apply(keys, g.data(), version + 1, static_cast<std::uint32_t>(version / 3));
       const auto gone = first.take_evicted();
       ASSERT_EQ(gone, twice.take_evicted()) << "push " << i;
-      ASSERT_EQ(first.digest(), twice.digest()) << "push " << i;
       evicted += gone.size();
     }
+    EXPECT_EQ(first.digest(), twice.digest());
     EXPECT_GT(evicted, 100u);
   }
 }

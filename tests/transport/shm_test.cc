@@ -277,6 +277,7 @@ TEST(ShmTransport, LargeMessagesKeepTheirPlaceAmongSmallOnes) {
   auto server = transport.listen({.bind = {"shm://*"}}).value();
   auto client = transport.dial().value();
   const PeerId link = client->connect(server->endpoints()[0]).value();
+  (void)server->receive(milliseconds(100));  // the link is up, however slow this machine is
   SplitMix64 rng(5);
   std::deque<Frame> sent;
   const auto receive_one = [&] {
