@@ -43,8 +43,6 @@ void Checker::on_durable(const Event& event) {
     on_job_ended(jobs_[e->view.id], e->view);
   } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {
     check_current(e->consumer.job, e->consumer.generation, "a lease");
-  } else if (const auto* e = std::get_if<SplitFinished>(&event)) {
-    check_current(e->consumer.job, e->consumer.generation, "a split's end");
   } else if (const auto* e = std::get_if<CommitGranted>(&event)) {
     check_current(e->job, e->generation, "a commit");
     jobs_[e->job].commit_granted = true;

@@ -63,17 +63,11 @@ struct FeederLease {
   std::vector<io::SplitKey> held;  ///< resync, held: io::Ledger::resync
   std::vector<io::SplitKey> done;
 };  ///< read and released; with splits_max 0 the news alone
-struct FeederDone {
-  TaskId consumer;
-  std::string input;
-  std::uint64_t split_id = 0;
-  std::uint32_t pass = 0;
-};  ///< of a feeder before `done`
 struct FeederGone {
   TaskId consumer;
 };  ///< after DropConsumer: all that it did has been said
 using ToServer = std::variant<Hello, Ready, ReportProgress, EnterBarrier, OpenInput, FeederFiles,
-                              FeederLease, FeederDone, FeederGone>;
+                              FeederLease, FeederGone>;
 
 // ---- agent -> process
 struct Welcome {

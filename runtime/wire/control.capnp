@@ -111,7 +111,7 @@ struct ToAgent {
     leaseReply @8 :LeaseReply;
     taskEndAck @9 :Void;
     heartbeatAck @10 :HeartbeatAck;
-    splitDoneAck @11 :SplitRef;
+    obsolete11 @11 :SplitRef;  # said before leases carried `done`
     commitOutputs @12 :List(Job.OutputSpec);
   }
 }
@@ -168,7 +168,7 @@ struct FromAgent {
     barrierArrive @6 :Barrier;
     inputFiles @7 :InputFiles;
     leaseSplits @8 :LeaseSplits;
-    splitDone @9 :SplitRef;
+    obsolete9 @9 :SplitRef;  # said before leases carried `done`
     workerGoneAck @10 :Common.TaskId;
     outputsCommitted @11 :OutputsCommitted;
   }

@@ -33,13 +33,6 @@ Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
   return update;
 }
 
-void put(schema::SplitRef::Builder to, const std::string& input, std::uint64_t split_id,
-         std::uint32_t pass) {
-  to.setInput(input);
-  to.setSplitId(split_id);
-  to.setPass(pass);
-}
-
 /// One overload per message: fills the union member. The caller has set task and epoch.
 struct PutToAgent {
   schema::ToAgent::Builder to;
@@ -108,9 +101,6 @@ struct PutToAgent {
     b.setSequence(m.sequence);
     b.setKnown(m.known);
   }
-  void operator()(const SplitDoneAck& m) {
-    put(to.initSplitDoneAck(), m.input, m.split_id, m.pass);
-  }
   void operator()(const CommitOutputs& m) {
     wire::put(to.initCommitOutputs(m.outputs.size()), m.outputs);
   }
@@ -162,7 +152,6 @@ struct PutFromAgent {
     wire::put(b.initHeld(m.held.size()), m.held);
     wire::put(b.initDone(m.done.size()), m.done);
   }
-  void operator()(const SplitDone& m) { put(to.initSplitDone(), m.input, m.split_id, m.pass); }
   void operator()(const WorkerGoneAck& m) { wire::put(to.initWorkerGoneAck(), m.worker); }
   void operator()(const OutputsCommitted& m) {
     auto b = to.initOutputsCommitted();
@@ -279,10 +268,8 @@ Result<ToAgent> get(schema_to::Reader from) {
       const auto r = from.getHeartbeatAck();
       return HeartbeatAck{r.getTerm(), r.getSequence(), r.getKnown()};
     }
-    case schema_to::SPLIT_DONE_ACK: {
-      const auto r = from.getSplitDoneAck();
-      return SplitDoneAck{task, epoch, to_string(r.getInput()), r.getSplitId(), r.getPass()};
-    }
+    case schema_to::OBSOLETE11:
+      break;
     case schema_to::COMMIT_OUTPUTS:
       return CommitOutputs{task, epoch, wire::get(from.getCommitOutputs())};
   }
@@ -334,10 +321,8 @@ Result<FromAgent> get(schema_from::Reader from) {
           task,           epoch,         to_string(r.getInput()), r.getSplitsMax(),
           r.getRequest(), r.getResync(), wire::get(r.getHeld()),  wire::get(r.getDone())};
     }
-    case schema_from::SPLIT_DONE: {
-      const auto r = from.getSplitDone();
-      return SplitDone{task, epoch, to_string(r.getInput()), r.getSplitId(), r.getPass()};
-    }
+    case schema_from::OBSOLETE9:
+      break;
     case schema_from::WORKER_GONE_ACK: {
       DLRUN_ASSIGN(const TaskId worker, wire::get(from.getWorkerGoneAck()));
       return WorkerGoneAck{task, worker, epoch};

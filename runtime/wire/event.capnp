@@ -87,7 +87,7 @@ struct SplitsLeased {
   done @6 :List(Common.SplitKey);
 }
 
-struct SplitFinished {
+struct Obsolete15 {
   consumer @0 :Common.TaskId;
   input @1 :Text;
   splitId @2 :UInt64;
@@ -129,7 +129,7 @@ struct Event {
     jobEnded @12 :Job.JobView;
     inputFilesSet @13 :InputFilesSet;
     splitsLeased @14 :SplitsLeased;
-    splitFinished @15 :SplitFinished;
+    obsolete15 @15 :Obsolete15;  # written before leases carried `done`
     barrierMet @16 :BarrierMet;
     jobHeld @17 :JobHeld;
     commitGranted @18 :UInt32;  # the generation

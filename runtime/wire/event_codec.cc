@@ -95,13 +95,6 @@ struct PutEvent {
     put(b.initHeld(e.held.size()), e.held);
     put(b.initDone(e.done.size()), e.done);
   }
-  void operator()(const SplitFinished& e) {
-    auto b = to.initSplitFinished();
-    put(b.initConsumer(), e.consumer);
-    b.setInput(e.input);
-    b.setSplitId(e.split_id);
-    b.setPass(e.pass);
-  }
   void operator()(const BarrierMet& e) {
     auto b = to.initBarrierMet();
     b.setGeneration(e.generation.value);
@@ -202,12 +195,8 @@ Result<Event> get(schema::Event::Reader from) {
                           r.getRequest(),        r.getResync(),           wire::get(r.getHeld()),
                           wire::get(r.getDone())};
     }
-    case schema::Event::SPLIT_FINISHED: {
-      const auto r = from.getSplitFinished();
-      DLRUN_ASSIGN(TaskId consumer, wire::get(r.getConsumer()));
-      return SplitFinished{std::move(consumer), to_string(r.getInput()), r.getSplitId(),
-                           r.getPass()};
-    }
+    case schema::Event::OBSOLETE15:
+      break;
     case schema::Event::TASK_WARNED: {
       const auto r = from.getTaskWarned();
       DLRUN_ASSIGN(TaskId task, wire::get(r.getTask()));

@@ -45,7 +45,7 @@ struct TaskToServer {
       held @21 :List(Common.SplitKey);
       done @26 :List(Common.SplitKey);
     }
-    feederDone :group {
+    obsolete22 :group {  # said before leases carried `done`
       consumer @22 :Common.TaskId;
       input @23 :Text;
       splitId @24 :UInt64;

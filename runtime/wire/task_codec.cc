@@ -63,15 +63,8 @@ Result<task::ToServer> get_server(Server::Reader r) {
       DLRUN_ASSIGN(to.consumer, get(r.getFeederGone().getConsumer()));
       return to;
     }
-    case Server::FEEDER_DONE: {
-      const auto m = r.getFeederDone();
-      task::FeederDone to;
-      DLRUN_ASSIGN(to.consumer, get(m.getConsumer()));
-      to.input = to_string(m.getInput());
-      to.split_id = m.getSplitId();
-      to.pass = m.getPass();
-      return to;
-    }
+    case Server::OBSOLETE22:
+      break;
   }
   return fail(Errc::kUnsupported,
               "message " + std::to_string(static_cast<unsigned>(r.which())) + " of a newer client");
@@ -194,13 +187,6 @@ std::string encode(const task::ToServer& message) {
             to.setResync(m.resync);
             put(to.initHeld(static_cast<unsigned>(m.held.size())), m.held);
             put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
-          },
-          [&](const task::FeederDone& m) {
-            auto to = root.initFeederDone();
-            put(to.initConsumer(), m.consumer);
-            to.setInput(m.input);
-            to.setSplitId(m.split_id);
-            to.setPass(m.pass);
           },
           [&](const task::FeederGone& m) { put(root.initFeederGone().initConsumer(), m.consumer); },
       },

@@ -219,16 +219,6 @@ TEST_F(AgentTest, RepeatsABarrierUntilItIsDoneAndDeliversItOnce) {
   EXPECT_EQ(of<DeliverBarrier>().size(), 1u);
 }
 
-TEST_F(AgentTest, AnEndWaitsUntilTheSplitsItReadAreRecorded) {
-  link();
-  run();
-  take(core_.on_split_done(task_, "train", 4, 0, now()));
-  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
-  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kStopping);
-  tell(SplitDoneAck{task_, Epoch{1, 1}, "train", 4, 0});
-  EXPECT_EQ(said<TaskUpdate>().back().state, TaskState::kEnded);
-}
-
 TEST_F(AgentTest, AnEndWaitsUntilTheLastNewsOfItsFeederIsRecordedAlsoWhenThatComesLate) {
   link();
   run();

@@ -149,7 +149,7 @@ TEST_F(ControlLogTest, TheKeysOfTheNewestEndedJobsAreRememberedOldestFirst) {
 }
 
 TEST_F(ControlLogTest, RecordsThatAreForNobodyDoNotMakeOneReadLong) {
-  SplitFinished done;
+  SplitsLeased done;
   done.consumer = TaskId{JobId(1), "worker", 0, Generation{1}};
   ASSERT_TRUE(log.append({submitted(1)}, 1, WallTime{1}));
   ASSERT_TRUE(log.append(std::vector<Event>(25'000, Event(done)), 1, WallTime{1}));

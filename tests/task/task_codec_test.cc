@@ -33,7 +33,6 @@ std::vector<ToServer> all_to_server() {
       OpenInput{5, "train"},
       FeederFiles{6, id_of(0), "train", {{"/a\xff", 10, "e"}, {"/b", 1ull << 40, ""}}},
       FeederLease{7, id_of(1), "train", 3, true, {{9, 1}, {10, 2}}, {{8, 1}}},
-      FeederDone{id_of(2), "train", 77, 4},
       FeederGone{id_of(8)},
   };
 }

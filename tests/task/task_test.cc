@@ -298,13 +298,13 @@ TEST_F(Task, ARestartedAgentIsFoundAgainAndHearsWhatWasUnderWay) {
     const std::lock_guard lock(mutex_);
     got_.clear();
   }
-  EXPECT_TRUE(client->send(FeederDone{kTask, "in", 3, 1}));  // kept while the agent is away
+  EXPECT_TRUE(client->send(FeederGone{kTask}));  // kept while the agent is away
   EXPECT_EQ(client->feeder_lease({}, seconds(1)).error().code, Errc::kUnavailable);
   const std::string path = path_;
   start_server();
   EXPECT_EQ(path_, path);
   ASSERT_TRUE(
-      wait([&] { return all_of<EnterBarrier>().size() == 1 && all_of<FeederDone>().size() == 1; }));
+      wait([&] { return all_of<EnterBarrier>().size() == 1 && all_of<FeederGone>().size() == 1; }));
   {
     const std::lock_guard lock(mutex_);
     EXPECT_EQ(all_of<Ready>().at(0).info.tcp, "tcp://a:1");

@@ -60,10 +60,6 @@ AgentEffects on(AgentCore& core, TaskLease& e, Now now) {
   return core.on_lease(e.consumer, e.input, e.splits_max, e.request, e.resync, std::move(e.held),
                        std::move(e.done), now);
 }
-AgentEffects on(AgentCore& core, TaskSplitDone& e, Now now) {
-  return core.on_split_done(e.consumer, e.input, e.split_id, e.pass, now);
-}
-
 AgentEffects on(AgentCore& core, TaskPublished& e, Now now) {
   return core.on_published(e.task, e.epoch, e.status, now);
 }

@@ -448,9 +448,6 @@ class AgentHost::Impl {
       emit(TaskLease{m.consumer, m.input, m.splits_max, m.request, m.resync, std::move(m.held),
                      std::move(m.done)});
   }
-  void on(const TaskId& id, task::PeerKind, const task::FeederDone& m) {
-    if (may_speak_for(id, m.consumer)) emit(TaskSplitDone{m.consumer, m.input, m.split_id, m.pass});
-  }
   void on(const TaskId& id, task::PeerKind, const task::FeederGone& m) {
     if (may_speak_for(id, m.consumer)) tell_end(m.consumer);
   }

@@ -52,18 +52,12 @@ struct TaskLease {
   std::vector<io::SplitKey> held;
   std::vector<io::SplitKey> done;
 };
-struct TaskSplitDone {
-  TaskId consumer;
-  std::string input;
-  std::uint64_t split_id = 0;
-  std::uint32_t pass = 0;
-};
 struct TaskPublished {
   TaskId task;
   Epoch epoch;
   Status status;
 };
 using HostEvent = std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress,
-                               TaskAtBarrier, TaskFiles, TaskLease, TaskSplitDone, TaskPublished>;
+                               TaskAtBarrier, TaskFiles, TaskLease, TaskPublished>;
 
 }  // namespace dlrun::cluster

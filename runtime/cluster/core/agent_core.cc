@@ -8,33 +8,27 @@ namespace dlrun::cluster {
 
 namespace {
 
-std::string key_of(const char* kind, const TaskId& task, const std::string& name, std::uint64_t a,
-                   std::uint64_t b) {
-  return std::string(kind) + "|" + to_string(task) + "|" + name + "|" + std::to_string(a) + "|" +
-         std::to_string(b);
+std::string key_of(const char* kind, const TaskId& task, const std::string& name,
+                   std::uint64_t number) {
+  return std::string(kind) + "|" + to_string(task) + "|" + name + "|" + std::to_string(number);
 }
 std::string barrier_key(const TaskId& task, const std::string& name, std::uint64_t round) {
-  return key_of("barrier", task, name, round, 0);
+  return key_of("barrier", task, name, round);
 }
 std::string request_key(const TaskId& task, std::uint64_t request) {
-  return key_of("lease", task, "", request, 0);
-}
-std::string done_key(const TaskId& task, const std::string& input, std::uint64_t split,
-                     std::uint32_t pass) {
-  return key_of("done", task, input, split, pass);
+  return key_of("lease", task, "", request);
 }
 
 const TaskId* task_of(const FromAgent& message) {
   if (const auto* m = std::get_if<BarrierArrive>(&message)) return &m->task;
   if (const auto* m = std::get_if<InputFiles>(&message)) return &m->task;
   if (const auto* m = std::get_if<LeaseSplits>(&message)) return &m->task;
-  if (const auto* m = std::get_if<SplitDone>(&message)) return &m->task;
   return nullptr;
 }
 
 bool tells_done(const FromAgent& message) {
-  if (const auto* lease = std::get_if<LeaseSplits>(&message)) return !lease->done.empty();
-  return std::holds_alternative<SplitDone>(message);
+  const auto* lease = std::get_if<LeaseSplits>(&message);
+  return lease != nullptr && !lease->done.empty();
 }
 
 }  // namespace
@@ -304,12 +298,6 @@ void AgentCore::tell_end_when_all_is_told(const TaskId& id, Epoch epoch) {
   if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(id)) update(*task);
 }
 
-void AgentCore::on(const SplitDoneAck& message, Now) {
-  if (pending_.erase(done_key(message.task, message.input, message.split_id, message.pass)) == 0)
-    return;
-  tell_end_when_all_is_told(message.task, message.epoch);
-}
-
 void AgentCore::on(const CommitOutputs& message, Now) {
   const auto newest = newest_epoch_.find(message.task.job);
   const bool over = message.epoch < epoch_floor_ ||
@@ -521,15 +509,6 @@ AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& inpu
          LeaseSplits{consumer, it->second.prepare.epoch, input, splits_max, request, resync,
                      std::move(held), std::move(done)},
          now);
-  return take();
-}
-
-AgentEffects AgentCore::on_split_done(const TaskId& consumer, const std::string& input,
-                                      std::uint64_t split_id, std::uint32_t pass, Now now) {
-  const auto it = tasks_.find(consumer);
-  if (it != tasks_.end())
-    repeat(done_key(consumer, input, split_id, pass),
-           SplitDone{consumer, it->second.prepare.epoch, input, split_id, pass}, now);
   return take();
 }
 

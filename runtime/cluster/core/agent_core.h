@@ -50,7 +50,7 @@ struct AgentSettings {
   Duration progress_interval{std::chrono::milliseconds(200)};  ///< least time between two of a task
   std::uint32_t tasks_max = 4096;
   std::uint32_t tombstones_max = 8192;
-  std::uint32_t requests_max = 4096;  ///< open lease requests and splits done
+  std::uint32_t requests_max = 4096;  ///< open arrivals, file tables and leases
   PlantedBugs bugs;
 };
 
@@ -147,8 +147,6 @@ class AgentCore {
   AgentEffects on_lease(const TaskId& consumer, const std::string& input, std::uint32_t splits_max,
                         std::uint64_t request, bool resync, std::vector<io::SplitKey> held,
                         std::vector<io::SplitKey> done, Now now);
-  AgentEffects on_split_done(const TaskId& consumer, const std::string& input,
-                             std::uint64_t split_id, std::uint32_t pass, Now now);
 
   struct Task {
     PrepareTask prepare;
@@ -187,7 +185,6 @@ class AgentCore {
   void on(const LeaseReply& message, Now now);
   void on(const TaskEndAck& message, Now now);
   void on(const HeartbeatAck& message, Now now);
-  void on(const SplitDoneAck& message, Now now);
   void on(const CommitOutputs& message, Now now);
 
   void spawn(Task& task);

@@ -287,10 +287,6 @@ void CoordinatorCore::refuse_stale(const NodeId& from, const FromAgent& message,
                  out_.push_back(SendToAgent{
                      from, LeaseReply{m.task, m.epoch, m.request, Errc::kStaleEpoch, why, {}}});
                },
-               [&](const SplitDone& m) {
-                 out_.push_back(
-                     SendToAgent{from, SplitDoneAck{m.task, m.epoch, m.input, m.split_id, m.pass}});
-               },
                [](const auto&) {}},
       message);
 }

@@ -28,17 +28,16 @@ JobId job_of(const Event& event) {
                [](const TaskWarned& e) { return e.task.job; },
                [](const JobEnded& e) { return e.view.id; },
                [](const SplitsLeased& e) { return e.consumer.job; },
-               [](const SplitFinished& e) { return e.consumer.job; },
                [](const auto& e) { return e.job; }},
       event);
 }
 
 std::string_view kind_of(const Event& event) {
   static constexpr std::string_view kNames[] = {
-      "term_started", "baseline",       "node_joined",   "node_state_changed", "job_submitted",
-      "job_placed",   "job_state",      "task_ended",    "job_kill_requested", "generation_ended",
-      "job_ended",    "input_files",    "splits_leased", "split_finished",     "barrier_met",
-      "job_held",     "commit_granted", "task_warned"};
+      "term_started",   "baseline",    "node_joined",   "node_state_changed", "job_submitted",
+      "job_placed",     "job_state",   "task_ended",    "job_kill_requested", "generation_ended",
+      "job_ended",      "input_files", "splits_leased", "barrier_met",        "job_held",
+      "commit_granted", "task_warned"};
   static_assert(std::size(kNames) == std::variant_size_v<Event>);
   return kNames[event.index()];
 }
@@ -90,10 +89,6 @@ std::string text_of(const Event& event) {
                [](const SplitsLeased& e) {
                  return to_string(e.consumer) + " leases splits of " + e.input;
                },
-               [](const SplitFinished& e) {
-                 return to_string(e.consumer) + " finished split " + std::to_string(e.split_id) +
-                        " of " + e.input;
-               },
                [](const BarrierMet& e) {
                  return "role " + e.role + " met at " + e.name + ", round " +
                         std::to_string(e.round);
@@ -113,9 +108,7 @@ std::string text_of(const Event& event) {
 bool is_for_people(const Event& event) {
   return !std::holds_alternative<Baseline>(event) &&
          !std::holds_alternative<InputFilesSet>(event) &&
-         !std::holds_alternative<SplitsLeased>(event) &&
-         !std::holds_alternative<SplitFinished>(event) &&
-         !std::holds_alternative<BarrierMet>(event);
+         !std::holds_alternative<SplitsLeased>(event) && !std::holds_alternative<BarrierMet>(event);
 }
 
 }  // namespace dlrun::cluster

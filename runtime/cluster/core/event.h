@@ -150,13 +150,6 @@ struct SplitsLeased {
   std::vector<io::SplitKey> done;  ///< before the resync
   friend bool operator==(const SplitsLeased&, const SplitsLeased&) = default;
 };
-struct SplitFinished {
-  TaskId consumer;
-  std::string input;
-  std::uint64_t split_id = 0;
-  std::uint32_t pass = 0;
-  friend bool operator==(const SplitFinished&, const SplitFinished&) = default;
-};
 
 /// The ranks of `role` met at barrier `name` for the `round`-th time. Durable before any of them is
 /// told.
@@ -197,10 +190,10 @@ struct TaskWarned {
   friend bool operator==(const TaskWarned&, const TaskWarned&) = default;
 };
 
-using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
-                           JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
-                           JobEnded, InputFilesSet, SplitsLeased, SplitFinished, BarrierMet,
-                           JobHeld, CommitGranted, TaskWarned>;
+using Event =
+    std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted, JobPlaced,
+                 JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded, JobEnded,
+                 InputFilesSet, SplitsLeased, BarrierMet, JobHeld, CommitGranted, TaskWarned>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...

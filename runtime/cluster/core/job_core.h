@@ -216,7 +216,6 @@ class JobCore {
   void on_task(const NodeId& from, const BarrierArrive& arrive, Now now);
   void on_task(const NodeId& from, const InputFiles& files, Now now);
   void on_task(const NodeId& from, const LeaseSplits& lease, Now now);
-  void on_task(const NodeId& from, const SplitDone& done, Now now);
   void on_task(const NodeId& from, const WorkerGoneAck& ack, Now now);
   void on_task(const NodeId& from, const OutputsCommitted& committed, Now now);
   void on_task(const NodeId&, const Register&, Now) {}
@@ -253,7 +252,6 @@ class JobCore {
   void make_ledger();
   void replay(const InputFilesSet& op);
   void replay(const SplitsLeased& op);
-  void replay(const SplitFinished& op);
   void replay(const TaskEnded& op);
   bool take_done(const TaskId& consumer, const std::string& input,
                  const std::vector<io::SplitKey>& done);

@@ -44,10 +44,6 @@ bool JobCore::take_done(const TaskId& consumer, const std::string& input,
   return changed;
 }
 
-void JobCore::replay(const SplitFinished& op) {
-  (void)ledger_->done(op.input, op.consumer, op.split_id, op.pass);
-}
-
 void JobCore::replay(const TaskEnded& op) {
   if (const auto index = record_.index_of(op.task)) drop_consumer(*index);
 }
@@ -140,21 +136,6 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
   if (reply.error == Errc{}) answered_[{*index, lease.input}] = reply;
   if (!changed) return send_after_durable(*index, std::move(reply));
   record_event(std::move(record), {SendToAgent{from, std::move(reply)}});
-}
-
-void JobCore::on_task(const NodeId& from, const SplitDone& done, Now) {
-  Errc error{};
-  std::string context;
-  const SplitDoneAck ack{done.task, done.epoch, done.input, done.split_id, done.pass};
-  const auto index = live_task(done.task, done.epoch, error, context);
-  if (!index || !ledger_) {
-    out_.push_back(SendToAgent{from, ack});  // refused for good: no reason to repeat
-    return;
-  }
-  if (!ledger_->done(done.input, done.task, done.split_id, done.pass))
-    return send_after_durable(*index, ack);  // a repeat, or not leased to it
-  record_event(SplitFinished{done.task, done.input, done.split_id, done.pass},
-               {SendToAgent{from, ack}});
 }
 
 // ---- barriers

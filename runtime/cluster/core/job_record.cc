@@ -142,8 +142,6 @@ void JobRecord::apply(const Event& event) {
     if (e->job == id && e->generation == generation) ledger_ops.emplace_back(*e);
   } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {
     if (e->consumer.job == id && e->consumer.generation == generation) ledger_ops.emplace_back(*e);
-  } else if (const auto* e = std::get_if<SplitFinished>(&event)) {
-    if (e->consumer.job == id && e->consumer.generation == generation) ledger_ops.emplace_back(*e);
   }
 }
 

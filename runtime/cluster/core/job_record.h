@@ -31,7 +31,7 @@ enum class Verdict : std::uint8_t {
 };
 
 /// TaskEnded: what the task held goes back.
-using LedgerOp = std::variant<InputFilesSet, SplitsLeased, SplitFinished, TaskEnded>;
+using LedgerOp = std::variant<InputFilesSet, SplitsLeased, TaskEnded>;
 
 inline constexpr std::size_t kBarriersMax = 1024;  ///< names remembered per job
 

@@ -265,15 +265,6 @@ struct HeartbeatAck {
   bool known = true;
   friend bool operator==(const HeartbeatAck&, const HeartbeatAck&) = default;
 };
-/// The split's end is on disk (or was refused for good): stop repeating SplitDone.
-struct SplitDoneAck {
-  TaskId task;
-  Epoch epoch;
-  std::string input;
-  std::uint64_t split_id = 0;
-  std::uint32_t pass = 0;
-  friend bool operator==(const SplitDoneAck&, const SplitDoneAck&) = default;
-};
 
 /// The job has succeeded and its grant is on disk: put what `task` wrote in its place. Repeated
 /// until OutputsCommitted.
@@ -285,7 +276,7 @@ struct CommitOutputs {
 };
 
 using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone,
-                             LeaseReply, TaskEndAck, HeartbeatAck, SplitDoneAck, CommitOutputs>;
+                             LeaseReply, TaskEndAck, HeartbeatAck, CommitOutputs>;
 
 // ---- agent -> coordinator
 
@@ -365,15 +356,6 @@ struct LeaseSplits {
   std::vector<io::SplitKey> done;
   friend bool operator==(const LeaseSplits&, const LeaseSplits&) = default;
 };  ///< resync, held: call Ledger::resync first
-/// Repeated until SplitDoneAck. Of agents before LeaseSplits::done.
-struct SplitDone {
-  TaskId task;
-  Epoch epoch;
-  std::string input;
-  std::uint64_t split_id = 0;
-  std::uint32_t pass = 0;
-  friend bool operator==(const SplitDone&, const SplitDone&) = default;
-};
 
 /// The agent has passed WorkerGone on to the shard host.
 struct WorkerGoneAck {
@@ -394,6 +376,6 @@ struct OutputsCommitted {
 };
 
 using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles,
-                               LeaseSplits, SplitDone, WorkerGoneAck, OutputsCommitted>;
+                               LeaseSplits, WorkerGoneAck, OutputsCommitted>;
 
 }  // namespace dlrun::cluster
