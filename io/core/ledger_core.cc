@@ -162,6 +162,56 @@ void LedgerCore::drop_consumer(const TaskId& consumer) {
   for (auto& [name, table] : tables_) table.take_back(consumer, {});
 }
 
+std::vector<LedgerState> LedgerCore::save() const {
+  std::vector<LedgerState> states;
+  for (const auto& [name, table] : tables_) {
+    if (!table.fixed) continue;
+    LedgerState& state =
+        states.emplace_back(LedgerState{name, table.pass, table.position, table.done, {}, {}});
+    state.given_back.assign(table.given_back.begin(), table.given_back.end());
+    for (const auto& [consumer, keys] : table.held)
+      state.held.push_back({consumer, {keys.begin(), keys.end()}});
+  }
+  return states;
+}
+
+Status LedgerCore::restore(const LedgerState& state) {
+  DLRUN_ASSIGN(Table * table, find(state.input));
+  const auto corrupt = [&](const std::string& what) {
+    return fail(Errc::kCorrupt, "the saved state of input \"" + state.input + "\": " + what);
+  };
+  if (!table->fixed) return corrupt("its files are not known");
+  const std::uint64_t total = table->splits.count();
+  if (state.position > total)
+    return corrupt("position " + std::to_string(state.position) + " of " + std::to_string(total) +
+                   " splits");
+  Table next{table->spec, true, {}, state.pass, state.position, {}, {}, {}, state.done};
+  std::set<SplitKey> seen;
+  const auto sound = [&](const SplitKey& key) {
+    return key.split_id < total && key.pass <= state.pass && seen.insert(key).second;
+  };
+  for (const SplitKey& key : state.given_back) {
+    if (!sound(key)) return corrupt(describe(key));
+    next.given_back.insert(key);
+  }
+  for (const LedgerState::Held& held : state.held)
+    for (const SplitKey& key : held.splits) {
+      if (!sound(key)) return corrupt(describe(key) + " of " + to_string(held.consumer));
+      next.leased.emplace(key, held.consumer);
+      next.held[held.consumer].insert(key);
+    }
+  next.splits = std::move(table->splits);
+  *table = std::move(next);
+  return {};
+}
+
+Result<Split> LedgerCore::split(const std::string& input, const SplitKey& key) const {
+  const auto it = tables_.find(input);
+  if (it == tables_.end() || !it->second.fixed || key.split_id >= it->second.splits.count())
+    return fail(Errc::kNotFound, "input \"" + input + "\" has no " + describe(key));
+  return it->second.splits.split(key);
+}
+
 Result<LedgerCore::Counts> LedgerCore::counts(const std::string& input) const {
   const auto it = tables_.find(input);
   if (it == tables_.end()) return fail(Errc::kNotFound, "no input \"" + input + "\"");

@@ -16,8 +16,9 @@
 ///
 /// State: files, cursor, open leases, splits given back; nothing per split done. lease:
 /// O(splits_max log n).
+/// save(), restore(): all of it but the files; O(leases).
 /// Errors: kNotFound (no such input), kFailedPrecondition (no files yet; other files; not leased),
-/// kInvalidArgument.
+/// kInvalidArgument, kCorrupt (restore).
 /// Bounds: limits below.
 /// Threads: single owner.
 
@@ -51,6 +52,9 @@ class LedgerCore final : public Ledger {
   void drop_consumer(const TaskId& consumer) override;
   std::uint32_t share(const std::string& input, const TaskId& consumer,
                       std::uint32_t wanted) const override;
+  std::vector<LedgerState> save() const override;
+  Status restore(const LedgerState& state) override;
+  Result<Split> split(const std::string& input, const SplitKey& key) const override;
 
   /// For tests and progress.
   struct Counts {

@@ -87,6 +87,22 @@ struct LeaseAnswer {
   friend bool operator==(const LeaseAnswer&, const LeaseAnswer&) = default;
 };
 
+/// Where a ledger stands with one input, without its files: what a restart needs to go on.
+struct LedgerState {
+  std::string input;
+  std::uint32_t pass = 0;      ///< the open pass
+  std::uint64_t position = 0;  ///< handed out of it, in its order
+  std::uint64_t done = 0;      ///< over all passes
+  std::vector<SplitKey> given_back;
+  struct Held {
+    TaskId consumer;
+    std::vector<SplitKey> splits;
+    friend bool operator==(const Held&, const Held&) = default;
+  };
+  std::vector<Held> held;
+  friend bool operator==(const LedgerState&, const LedgerState&) = default;
+};
+
 /// The ledger's face to the job machine. Deterministic; no clock. A lease belongs to a consumer (a
 /// task).
 class Ledger {
@@ -112,6 +128,13 @@ class Ledger {
                       std::uint32_t pass) = 0;
   /// The consumer died or left: what it holds goes back, to be handed out first.
   virtual void drop_consumer(const TaskId& consumer) = 0;
+  /// Of the inputs whose files are known. O(leases).
+  virtual std::vector<LedgerState> save() const = 0;
+  /// After set_files(), in place of every call that came after it. kCorrupt (nothing is changed): a
+  /// state that cannot be of these files.
+  virtual Status restore(const LedgerState& state) = 0;
+  /// kNotFound: no such input, its files are not known, or they have no such split.
+  virtual Result<Split> split(const std::string& input, const SplitKey& key) const = 0;
 };
 
 }  // namespace dlrun::io

@@ -1,5 +1,8 @@
 #include "runtime/sim/sim_store.h"
 
+#include <algorithm>
+#include <map>
+
 #include "runtime/wire/event_codec.h"
 
 namespace dlrun::sim {
@@ -31,6 +34,22 @@ void SimStore::crash() {
     if (!lost) flush(batch->events);
   }
   under_way_.clear();
+}
+
+std::vector<cluster::Event> SimStore::replayable() const {
+  std::vector<cluster::Event> kept;
+  std::map<JobId, std::vector<const cluster::Event*>> later;
+  for (auto event = log_.rbegin(); event != log_.rend(); ++event) {
+    auto& of_job = later[cluster::job_of(*event)];
+    const bool gone = std::any_of(of_job.begin(), of_job.end(), [&](const cluster::Event* by) {
+      return cluster::is_superseded(*event, *by);
+    });
+    if (gone) continue;
+    kept.push_back(*event);
+    if (cluster::supersedes(*event)) of_job.push_back(&*event);
+  }
+  std::reverse(kept.begin(), kept.end());
+  return kept;
 }
 
 void SimStore::flush(const std::vector<cluster::Event>& events) {

@@ -32,6 +32,8 @@ class SimStore {
   void set_full(bool full) { full_ = full; }
   void set_delay(Duration longest) { delay_max_ = longest; }
   const std::vector<cluster::Event>& log() const { return log_; }
+  /// What a new coordinator reads: `log()` without what later events supersede.
+  std::vector<cluster::Event> replayable() const;
   /// FNV-1a over the bytes of every record.
   std::uint64_t digest() const { return digest_; }
 

@@ -190,7 +190,7 @@ void World::start_coordinator() {
   settings.version = "sim";
   settings.bugs = settings_.bugs;
   coordinator_ = std::make_unique<CoordinatorCore>(std::move(settings), *placer_);
-  for (const Event& event : store_.log()) coordinator_->apply(event);
+  for (const Event& event : store_.replayable()) coordinator_->apply(event);
   perform(coordinator_->start(now()));
 }
 
@@ -258,6 +258,9 @@ void World::perform(CoordinatorEffects effects) {
                     if (life != life_) return;
                     JobSettings settings;
                     settings.bugs = settings_.bugs;
+                    // Half the seeds: after a handful of leases and barriers, not after a thousand.
+                    if (const std::uint64_t draw = mix64(settings_.seed ^ 79); draw % 2 == 0)
+                      settings.snapshot_after = 1 + draw / 2 % 12;
                     auto make_ledger = [](const std::vector<io::InputSpec>& inputs) {
                       return std::make_unique<io::LedgerCore>(inputs);
                     };

@@ -112,6 +112,35 @@ struct TaskWarned {
   text @2 :Data;
 }
 
+struct LedgerState {
+  input @0 :Text;
+  pass @1 :UInt32;
+  position @2 :UInt64;
+  done @3 :UInt64;
+  givenBack @4 :List(Common.SplitKey);
+  held @5 :List(Held);
+
+  struct Held {
+    consumer @0 :Common.TaskId;
+    splits @1 :List(Common.SplitKey);
+  }
+}
+
+struct JobSnapshot {
+  generation @0 :UInt32;
+  inputs @1 :List(LedgerState);
+  answers @2 :List(Answer);
+  barriers @3 :List(BarrierMet);  # without `generation`
+
+  struct Answer {
+    consumer @0 :Common.TaskId;
+    input @1 :Text;
+    request @2 :UInt64;
+    state @3 :UInt8;
+    splits @4 :List(Common.SplitKey);
+  }
+}
+
 struct Event {
   job @0 :UInt64;
   atNs @1 :Int64;
@@ -134,5 +163,6 @@ struct Event {
     jobHeld @17 :JobHeld;
     commitGranted @18 :UInt32;  # the generation
     taskWarned @19 :TaskWarned;
+    jobSnapshot @20 :JobSnapshot;
   }
 }

@@ -32,7 +32,7 @@ struct PutEvent {
     b.setIncarnation(e.incarnation.value);
     b.setAddress(e.address);
     b.setVersion(e.version);
-    put(b.initCapacity(), e.capacity);
+    wire::put(b.initCapacity(), e.capacity);
   }
   void operator()(const NodeStateChanged& e) {
     auto b = to.initNodeStateChanged();
@@ -43,19 +43,19 @@ struct PutEvent {
   }
   void operator()(const JobSubmitted& e) {
     auto b = to.initJobSubmitted();
-    put(b.initSpec(), e.spec);
+    wire::put(b.initSpec(), e.spec);
     b.setKey(data_of(e.key));
     b.setFingerprint(e.fingerprint);
   }
   void operator()(const JobPlaced& e) {
     auto b = to.initJobPlaced();
     b.setGeneration(e.generation.value);
-    put(b.initEpoch(), e.epoch);
+    wire::put(b.initEpoch(), e.epoch);
     auto tasks = b.initTasks(e.tasks.size());
     for (unsigned i = 0; i < e.tasks.size(); ++i) {
-      put(tasks[i].initTask(), e.tasks[i].task);
+      wire::put(tasks[i].initTask(), e.tasks[i].task);
       tasks[i].setAddress(e.tasks[i].address);
-      put(tasks[i].initSlot(), e.tasks[i].slot);
+      wire::put(tasks[i].initSlot(), e.tasks[i].slot);
     }
   }
   void operator()(const JobStateChanged& e) {
@@ -67,9 +67,9 @@ struct PutEvent {
   }
   void operator()(const TaskEnded& e) {
     auto b = to.initTaskEnded();
-    put(b.initTask(), e.task);
-    put(b.initEpoch(), e.epoch);
-    put(b.initEnd(), e.end);
+    wire::put(b.initTask(), e.task);
+    wire::put(b.initEpoch(), e.epoch);
+    wire::put(b.initEnd(), e.end);
   }
   void operator()(const JobKillRequested& e) { to.setJobKillRequested(data_of(e.reason)); }
   void operator()(const GenerationEnded& e) {
@@ -78,22 +78,22 @@ struct PutEvent {
     b.setCause(static_cast<std::uint8_t>(e.cause));
     b.setReason(data_of(e.reason));
   }
-  void operator()(const JobEnded& e) { put(to.initJobEnded(), e.view); }
+  void operator()(const JobEnded& e) { wire::put(to.initJobEnded(), e.view); }
   void operator()(const InputFilesSet& e) {
     auto b = to.initInputFilesSet();
     b.setGeneration(e.generation.value);
     b.setInput(e.input);
-    put(b.initFiles(e.files.size()), e.files);
+    wire::put(b.initFiles(e.files.size()), e.files);
   }
   void operator()(const SplitsLeased& e) {
     auto b = to.initSplitsLeased();
-    put(b.initConsumer(), e.consumer);
+    wire::put(b.initConsumer(), e.consumer);
     b.setInput(e.input);
     b.setSplitsMax(e.splits_max);
     b.setRequest(e.request);
     b.setResync(e.resync);
-    put(b.initHeld(e.held.size()), e.held);
-    put(b.initDone(e.done.size()), e.done);
+    wire::put(b.initHeld(e.held.size()), e.held);
+    wire::put(b.initDone(e.done.size()), e.done);
   }
   void operator()(const BarrierMet& e) {
     auto b = to.initBarrierMet();
@@ -110,11 +110,72 @@ struct PutEvent {
   void operator()(const CommitGranted& e) { to.setCommitGranted(e.generation.value); }
   void operator()(const TaskWarned& e) {
     auto b = to.initTaskWarned();
-    put(b.initTask(), e.task);
-    put(b.initEpoch(), e.epoch);
+    wire::put(b.initTask(), e.task);
+    wire::put(b.initEpoch(), e.epoch);
     b.setText(data_of(e.text));
   }
+  void operator()(const JobSnapshot& e) {
+    auto b = to.initJobSnapshot();
+    b.setGeneration(e.generation.value);
+    auto inputs = b.initInputs(e.inputs.size());
+    for (unsigned i = 0; i < e.inputs.size(); ++i) put(inputs[i], e.inputs[i]);
+    auto answers = b.initAnswers(e.answers.size());
+    for (unsigned i = 0; i < e.answers.size(); ++i) {
+      const JobSnapshot::Answer& answer = e.answers[i];
+      wire::put(answers[i].initConsumer(), answer.consumer);
+      answers[i].setInput(answer.input);
+      answers[i].setRequest(answer.request);
+      answers[i].setState(static_cast<std::uint8_t>(answer.state));
+      wire::put(answers[i].initSplits(answer.splits.size()), answer.splits);
+    }
+    auto barriers = b.initBarriers(e.barriers.size());
+    for (unsigned i = 0; i < e.barriers.size(); ++i) {
+      barriers[i].setRole(e.barriers[i].role);
+      barriers[i].setName(data_of(e.barriers[i].name));
+      barriers[i].setRound(e.barriers[i].round);
+    }
+  }
+
+  static void put(schema::LedgerState::Builder b, const io::LedgerState& state) {
+    b.setInput(state.input);
+    b.setPass(state.pass);
+    b.setPosition(state.position);
+    b.setDone(state.done);
+    wire::put(b.initGivenBack(state.given_back.size()), state.given_back);
+    auto held = b.initHeld(state.held.size());
+    for (unsigned i = 0; i < state.held.size(); ++i) {
+      wire::put(held[i].initConsumer(), state.held[i].consumer);
+      wire::put(held[i].initSplits(state.held[i].splits.size()), state.held[i].splits);
+    }
+  }
 };
+
+Result<Event> get_snapshot(JobId job, schema::JobSnapshot::Reader from) {
+  JobSnapshot e{job, Generation(from.getGeneration()), {}, {}, {}};
+  for (const auto r : from.getInputs()) {
+    io::LedgerState& state = e.inputs.emplace_back(io::LedgerState{to_string(r.getInput()),
+                                                                   r.getPass(),
+                                                                   r.getPosition(),
+                                                                   r.getDone(),
+                                                                   wire::get(r.getGivenBack()),
+                                                                   {}});
+    for (const auto h : r.getHeld()) {
+      DLRUN_ASSIGN(TaskId consumer, wire::get(h.getConsumer()));
+      state.held.push_back({std::move(consumer), wire::get(h.getSplits())});
+    }
+  }
+  for (const auto r : from.getAnswers()) {
+    JobSnapshot::Answer& answer = e.answers.emplace_back();
+    DLRUN_ASSIGN(answer.consumer, wire::get(r.getConsumer()));
+    answer.input = to_string(r.getInput());
+    answer.request = r.getRequest();
+    DLRUN_ASSIGN(answer.state, get_enum(r.getState(), io::LeaseState::kEndOfInput, "lease state"));
+    answer.splits = wire::get(r.getSplits());
+  }
+  for (const auto r : from.getBarriers())
+    e.barriers.push_back({to_string(r.getRole()), to_string(r.getName()), r.getRound()});
+  return e;
+}
 
 Result<Event> get(schema::Event::Reader from) {
   const JobId job(from.getJob());
@@ -212,6 +273,8 @@ Result<Event> get(schema::Event::Reader from) {
                      at};
     case schema::Event::COMMIT_GRANTED:
       return CommitGranted{job, Generation(from.getCommitGranted()), at};
+    case schema::Event::JOB_SNAPSHOT:
+      return get_snapshot(job, from.getJobSnapshot());
   }
   return fail(Errc::kUnsupported,
               "event log: unknown event " + std::to_string(static_cast<int>(from.which())));

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -98,7 +99,10 @@ class JobHarness {
   /// As after kill -9 of the coordinator: a new core from the log.
   void recover() {
     JobRecord record(std::get<JobSubmitted>(log.front()), std::make_shared<const JobSpec>(spec_));
-    for (const Event& event : log) record.apply(event);
+    for (std::size_t i = 0; i < log.size(); ++i)
+      if (std::none_of(log.begin() + static_cast<std::ptrdiff_t>(i), log.end(),
+                       [&](const Event& later) { return is_superseded(log[i], later); }))
+        record.apply(log[i]);
     core.emplace(record, settings_, tokens_, ledger_);
     sent.clear();
     take(core->start(now()));

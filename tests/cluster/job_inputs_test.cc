@@ -14,8 +14,10 @@ using Keys = std::set<std::pair<std::uint32_t, std::uint64_t>>;
 /// Two running workers and an input of 64 splits.
 class JobInputs : public ::testing::Test {
  protected:
-  JobInputs()
-      : h(spec(), [](const auto& inputs) { return std::make_unique<io::LedgerCore>(inputs); }) {
+  explicit JobInputs(JobSettings settings = {})
+      : h(
+            spec(), [](const auto& inputs) { return std::make_unique<io::LedgerCore>(inputs); },
+            settings) {
     h.place();
     h.run_all_workers(2);
     h.from("n0", InputFiles{h.task("worker", 0), kEpoch, "train", {{"f", 64u << 20, "e"}}, 1});
@@ -132,6 +134,70 @@ TEST_F(JobInputs, LeasesShrinkTowardsTheEndSoThatNobodySitsOnTheRest) {
     handed += n;
   }
   EXPECT_LE(largest_late, 2u);
+}
+
+/// A snapshot after each lease and each barrier.
+class JobSnapshots : public JobInputs {
+ protected:
+  JobSnapshots() : JobInputs(JobSettings{.snapshot_after = 1}) {}
+  std::size_t leases_in_the_log() const {
+    return static_cast<std::size_t>(std::count_if(h.log.begin(), h.log.end(), [](const Event& e) {
+      return std::holds_alternative<SplitsLeased>(e);
+    }));
+  }
+};
+
+TEST_F(JobSnapshots, ARestartGoesOnFromASnapshotAlone) {
+  const auto first = ask(0, 10, 8);
+  const auto had = keys(*first);
+  const auto second = ask(1, 500, 8, {});
+  EXPECT_TRUE(ask(0, 11, 0, {had[0], had[1]}));
+  ASSERT_EQ(leases_in_the_log(), 3u);
+  std::erase_if(h.log, [&](const Event& e) { return is_superseded(e, h.log.back()); });
+  EXPECT_EQ(leases_in_the_log(), 0u);
+  h.recover();
+  const auto again = ask(1, 500, 8);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->answer, second->answer) << "its answer may have been lost";
+  EXPECT_FALSE(ask(0, 10, 8)) << "said before the last";
+  h.sent.clear();
+  h.exits("n0", h.task("worker", 0), 0);
+  const Keys others = rest(1, 501);
+  EXPECT_EQ(others.size(), 64u - 2u - 8u) << "but what is done and what it holds already";
+  for (const io::SplitKey& key : {had[0], had[1]})
+    EXPECT_EQ(others.count({key.pass, key.split_id}), 0u);
+}
+
+TEST_F(JobSnapshots, TheRoundsOfBarriersAreInIt) {
+  const auto arrive = [&](std::uint32_t rank, std::uint64_t round) {
+    h.sent.clear();
+    h.from("n" + std::to_string(rank),
+           BarrierArrive{h.task("worker", rank), kEpoch, "epoch", round});
+    return h.take_of<BarrierDone>();
+  };
+  EXPECT_TRUE(arrive(0, 1).empty());
+  EXPECT_EQ(arrive(1, 1).size(), 2u);
+  std::erase_if(h.log, [&](const Event& e) { return is_superseded(e, h.log.back()); });
+  ASSERT_TRUE(std::none_of(h.log.begin(), h.log.end(),
+                           [](const Event& e) { return std::holds_alternative<BarrierMet>(e); }));
+  h.recover();
+  const auto repeated = arrive(0, 1);
+  ASSERT_EQ(repeated.size(), 1u) << "the round is over";
+  EXPECT_EQ(repeated[0].round, 1u);
+  EXPECT_TRUE(arrive(0, 2).empty());
+  EXPECT_EQ(arrive(1, 2).size(), 2u);
+}
+
+TEST_F(JobSnapshots, AStateThatCannotBeIsToldToWhoAsks) {
+  (void)ask(0, 10, 8);
+  for (Event& event : h.log)
+    if (auto* snapshot = std::get_if<JobSnapshot>(&event)) snapshot->inputs[0].position = 1u << 20;
+  h.recover();
+  const auto reply = ask(0, 11, 8);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->error, Errc::kCorrupt);
+  EXPECT_NE(reply->error_context.find("input \"train\""), std::string::npos)
+      << reply->error_context;
 }
 
 }  // namespace

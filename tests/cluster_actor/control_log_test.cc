@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -50,6 +51,41 @@ std::vector<Event> replay(ControlLog& log, std::size_t keys_max = 100) {
 struct ControlLogTest : ::testing::Test {
   ControlLog log{std::make_unique<store::MemoryEventLog>()};
 };
+
+/// The kinds of a job's records that are left, in order.
+std::vector<std::string> kinds(ControlLog& log) {
+  std::vector<std::string> out;
+  for (const Event& event : replay(log))
+    if (job_of(event) == JobId(1)) out.push_back(std::string(kind_of(event)));
+  return out;
+}
+
+TEST_F(ControlLogTest, WhatASnapshotOrAnEndSupersedesGoesAndNothingElse) {
+  const TaskId consumer{JobId(1), "worker", 0, Generation(1)};
+  const SplitsLeased lease{consumer, "train", 1, 1};
+  const InputFilesSet files{JobId(1), Generation(1), "train", {}};
+  const BarrierMet met{JobId(1), Generation(1), "worker", "b", 1};
+  SplitsLeased of_another = lease;
+  of_another.consumer.job = JobId(2);
+  const JobSnapshot snapshot{JobId(1), Generation(1), {}, {}, {}};
+  ASSERT_TRUE(log.append({TermStarted{3}, submitted(1), submitted(2), files, lease, of_another}, 3,
+                         WallTime{1}));
+  // In the middle of a commit: what comes behind it stays.
+  const auto last = log.append({met, snapshot, lease}, 3, WallTime{2});
+  ASSERT_TRUE(last);
+  EXPECT_EQ(*last, 9u);
+  EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "input_files", "job_snapshot",
+                                                  "splits_leased"}));
+  ASSERT_TRUE(log.append({snapshot}, 3, WallTime{3}));
+  EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "input_files", "job_snapshot"}));
+  GenerationEnded over;
+  over.job = JobId(1);
+  over.generation = Generation(1);
+  ASSERT_TRUE(log.append({lease, over}, 3, WallTime{4}));
+  EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "generation_ended"}));
+  const std::vector<Event> all = replay(log);
+  EXPECT_EQ(std::count(all.begin(), all.end(), Event(of_another)), 1);
+}
 
 TEST_F(ControlLogTest, NothingComesAfterTheLastNumberThatThereIs) {
   ASSERT_TRUE(log.append({TermStarted{3}, submitted(1)}, 3, WallTime{1}));

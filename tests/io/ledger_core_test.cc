@@ -215,5 +215,64 @@ TEST(LedgerCore, EverySplitOfEveryPassIsDoneExactlyOnceWhateverConsumersDo) {
   }
 }
 
+/// Two consumers, one with a done split and one with a lost answer, in the second pass.
+LedgerCore begun() {
+  LedgerCore ledger({spec(3, true)});
+  EXPECT_TRUE(ledger.set_files("train", three_files()));
+  const auto first = ledger.lease("train", worker(0), 6);  // 5 splits a pass
+  EXPECT_EQ(first->splits.size(), 6u);
+  (void)ledger.lease("train", worker(1), 2);
+  EXPECT_TRUE(ledger.done("train", worker(0), first->splits[1].id, 0));
+  ledger.resync("train", worker(0), {{first->splits[0].id, 0}});
+  return ledger;
+}
+
+TEST(LedgerCore, OneRestoredFromItsStateGoesOnAsTheOneThatWasSaved) {
+  LedgerCore saved = begun();
+  const auto states = saved.save();
+  ASSERT_EQ(states.size(), 1u);
+  LedgerCore restored({spec(3, true)});
+  ASSERT_TRUE(restored.set_files("train", three_files()));
+  ASSERT_TRUE(restored.restore(states[0]));
+  EXPECT_EQ(restored.save(), states);
+  for (std::uint32_t step = 0;; ++step) {
+    EXPECT_EQ(saved.share("train", worker(step % 2), 4),
+              restored.share("train", worker(step % 2), 4));
+    const auto a = saved.lease("train", worker(step % 2), 2);
+    const auto b = restored.lease("train", worker(step % 2), 2);
+    ASSERT_TRUE(a && b);
+    ASSERT_EQ(*a, *b) << "step " << step;
+    if (a->state == LeaseState::kEndOfInput) break;
+    for (const Split& split : a->splits) {
+      EXPECT_EQ(restored.split("train", {split.id, split.pass}).value(), split);
+      ASSERT_TRUE(saved.done("train", worker(step % 2), split.id, split.pass));
+      ASSERT_TRUE(restored.done("train", worker(step % 2), split.id, split.pass));
+    }
+  }
+  saved.drop_consumer(worker(0));
+  restored.drop_consumer(worker(0));
+  EXPECT_EQ(saved.save(), restored.save());
+}
+
+TEST(LedgerCore, AStateThatCannotBeOfTheseFilesIsRefusedAndChangesNothing) {
+  LedgerCore ledger = begun();
+  const LedgerState good = ledger.save()[0];
+  const auto refused = [&](auto damage) {
+    LedgerState bad = good;
+    damage(bad);
+    const Status status = ledger.restore(bad);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, Errc::kCorrupt) << status.error().to_string();
+    EXPECT_EQ(ledger.save()[0], good);
+  };
+  refused([](LedgerState& s) { s.position = 6; });
+  refused([](LedgerState& s) { s.given_back[0].split_id = 5; });
+  refused([](LedgerState& s) { s.held[0].splits[0].pass = 2; });
+  refused([](LedgerState& s) { s.held[1].splits[0] = s.held[0].splits[0]; });
+  LedgerCore without_files({spec(3, true)});
+  EXPECT_FALSE(without_files.restore(good));
+  EXPECT_FALSE(without_files.split("train", {0, 0}));
+}
+
 }  // namespace
 }  // namespace dlrun::io

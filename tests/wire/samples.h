@@ -239,7 +239,12 @@ inline std::vector<Event> events() {
           JobSubmitted{JobId(12), job_spec_2(), kBytes, 1, {12}},
           SplitsLeased{kTask, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}},
           TaskWarned{kTask, kEpoch, kBytes, {10}},
-          JobSubmitted{JobId(12), job_spec_3(), kBytes, 1, {12}}};
+          JobSubmitted{JobId(12), job_spec_3(), kBytes, 1, {12}},
+          JobSnapshot{JobId(12),
+                      Generation(2),
+                      {{"train", 3, 1ull << 40, 9, {{5, 1}}, {{kTask, {{6, 1}, {7, 3}}}}}},
+                      {{kTask, "train", 8, io::LeaseState::kGranted, {{6, 1}}}},
+                      {{"worker", kBytes, 3}}}};
 }
 
 }  // namespace dlrun::wire_test

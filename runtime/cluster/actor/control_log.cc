@@ -72,7 +72,24 @@ Result<std::uint64_t> ControlLog::append(const std::vector<Event>& events, std::
       rows.push_back(std::move(row));
     }
   }
-  return log_->append(records, rows);
+  DLRUN_ASSIGN(const std::uint64_t last, log_->append(records, rows));
+  for (std::size_t i = 0; i < events.size(); ++i)
+    if (supersedes(events[i]))
+      (void)forget_superseded(events[i], last - (events.size() - 1 - i));  // durable is what counts
+  return last;
+}
+
+Status ControlLog::forget_superseded(const Event& by, std::uint64_t index) {
+  std::vector<std::uint64_t> gone;
+  DLRUN_TRY(log_->read_job(job_of(by).value, 0, [&](const store::Record& record) {
+    if (record.index >= index) return false;
+    if (const Result<Event> event = wire::decode_event(record.payload);
+        event && is_superseded(*event, by))
+      gone.push_back(record.index);
+    return true;
+  }));
+  if (gone.empty()) return {};
+  return log_->remove(gone);
 }
 
 Status ControlLog::replay(std::size_t keys_max, const std::function<void(const Event&)>& visit) {

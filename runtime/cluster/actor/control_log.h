@@ -22,7 +22,8 @@ class ControlLog {
   /// In an order that CoordinatorCore::apply takes. `keys_max`: idempotency keys of ended jobs that
   /// are remembered.
   Status replay(std::size_t keys_max, const std::function<void(const Event&)>& visit);
-  /// One durable commit. Returns the index of the last event.
+  /// One durable commit. Returns the index of the last event. What its events supersede goes
+  /// afterwards (should that fail, with what the next ones supersede).
   Result<std::uint64_t> append(const std::vector<Event>& events, std::uint64_t term, WallTime at);
 
   Result<ApiReply> read(const ReadJob& query);
@@ -42,6 +43,7 @@ class ControlLog {
 
  private:
   Result<store::JobRow> row_of(const JobEnded& event);
+  Status forget_superseded(const Event& by, std::uint64_t index);
   std::unique_ptr<store::EventLog> log_;
 };
 

@@ -162,6 +162,33 @@ struct BarrierMet {
   friend bool operator==(const BarrierMet&, const BarrierMet&) = default;
 };
 
+/// Where the generation stands with its inputs and barriers: what SplitsLeased and BarrierMet have
+/// said since it began, in one record. Recorded now and then, so that what a restart reads of a job
+/// does not grow with its age.
+struct JobSnapshot {
+  JobId job;
+  Generation generation;
+  std::vector<io::LedgerState> inputs;
+  /// The last answer to each consumer: it may have been lost on its way.
+  struct Answer {
+    TaskId consumer;
+    std::string input;
+    std::uint64_t request = 0;
+    io::LeaseState state = io::LeaseState::kWait;
+    std::vector<io::SplitKey> splits;
+    friend bool operator==(const Answer&, const Answer&) = default;
+  };
+  std::vector<Answer> answers;
+  struct Barrier {
+    std::string role;
+    std::string name;
+    std::uint64_t round = 0;  ///< the last met
+    friend bool operator==(const Barrier&, const Barrier&) = default;
+  };
+  std::vector<Barrier> barriers;  ///< by their first meeting
+  friend bool operator==(const JobSnapshot&, const JobSnapshot&) = default;
+};
+
 /// held: it is not placed until released.
 struct JobHeld {
   JobId job;
@@ -190,15 +217,20 @@ struct TaskWarned {
   friend bool operator==(const TaskWarned&, const TaskWarned&) = default;
 };
 
-using Event =
-    std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted, JobPlaced,
-                 JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded, JobEnded,
-                 InputFilesSet, SplitsLeased, BarrierMet, JobHeld, CommitGranted, TaskWarned>;
+using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
+                           JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
+                           JobEnded, InputFilesSet, SplitsLeased, BarrierMet, JobHeld,
+                           CommitGranted, TaskWarned, JobSnapshot>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...
 std::string text_of(const Event& event);       ///< one line for a person
-/// False for records that only machines read (the inputs' ledger, baselines).
+/// False for records that only machines read (inputs, barriers, snapshots, baselines).
 bool is_for_people(const Event& event);
+/// `earlier` says nothing any more once `later`, of the same job and behind it in the log, is
+/// durable: it may go. Never for what people read.
+bool is_superseded(const Event& earlier, const Event& later);
+/// `event` supersedes others.
+bool supersedes(const Event& event);
 
 }  // namespace dlrun::cluster

@@ -572,6 +572,7 @@ void JobCore::record_event(Event event, std::vector<JobEffect> then) {
   record_.apply(event);
   record_.ledger_ops.clear();  // applied already; kept during replay only
   gate_.stage({record_.id, false, {std::move(event)}, std::move(then), {}});
+  if (record_.since_snapshot >= settings_.snapshot_after) record_event(snapshot());
 }
 
 }  // namespace dlrun::cluster

@@ -83,6 +83,7 @@ struct JobSettings {
   Duration service_grace{
       std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
   Duration commit_timeout{std::chrono::seconds(120)};  ///< of the outputs of a job that succeeded
+  std::uint64_t snapshot_after = 1024;                 ///< records of leases and barriers
   /// How long the failure of a task waits for the end of one that it leans on, before it is
   /// recorded as the first.
   Duration blame_window{std::chrono::milliseconds(700)};
@@ -253,6 +254,9 @@ class JobCore {
   void replay(const InputFilesSet& op);
   void replay(const SplitsLeased& op);
   void replay(const TaskEnded& op);
+  void replay(const JobSnapshot& op);
+  JobSnapshot snapshot() const;
+  Error no_ledger() const;
   bool take_done(const TaskId& consumer, const std::string& input,
                  const std::vector<io::SplitKey>& done);
   void drop_consumer(std::size_t index);
@@ -281,6 +285,7 @@ class JobCore {
   void refuse_lease(const NodeId& to, const TaskId& task, Epoch epoch, std::uint64_t request,
                     Errc code, std::string context);
 
+  /// A snapshot follows when it is time.
   void record_event(Event event, std::vector<JobEffect> then = {});
   void send(std::size_t index, ToAgent message);
   void send_after_durable(std::size_t index, ToAgent message);
@@ -290,6 +295,7 @@ class JobCore {
   const TokenIssuer& tokens_;
   LedgerFactory make_ledger_;
   std::unique_ptr<io::Ledger> ledger_;
+  std::optional<Error> ledger_error_;  ///< why a job with inputs has no ledger
   std::vector<Task> tasks_;
   std::vector<Role> roles_;                    ///< by index in the spec, once placed
   std::array<std::uint32_t, 7> in_state_{};    ///< tasks by TaskState

@@ -11,9 +11,9 @@ void JobCore::make_ledger() {
   inputs_set_.clear();
   ledger_.reset();
   if (!record_.spec->inputs.empty() && make_ledger_) ledger_ = make_ledger_(record_.spec->inputs);
-  if (ledger_)
-    for (const LedgerOp& op : record_.ledger_ops)
-      std::visit([this](const auto& o) { replay(o); }, op);
+  ledger_error_.reset();
+  for (const LedgerOp& op : record_.ledger_ops)
+    if (ledger_) std::visit([this](const auto& o) { replay(o); }, op);
   record_.ledger_ops.clear();
 }
 
@@ -34,6 +34,40 @@ void JobCore::replay(const SplitsLeased& op) {
   if (const auto index = record_.index_of(op.consumer))
     answered_[{*index, op.input}] =
         LeaseReply{op.consumer, epoch(), op.request, {}, "", std::move(answer)};
+}
+
+void JobCore::replay(const JobSnapshot& op) {
+  for (const io::LedgerState& state : op.inputs) {
+    if (const Status restored = ledger_->restore(state); !restored) {
+      ledger_.reset();
+      ledger_error_ = restored.error();
+      return;
+    }
+  }
+  for (const JobSnapshot::Answer& saved : op.answers) {
+    const auto index = record_.index_of(saved.consumer);
+    if (!index) continue;
+    LeaseReply reply{saved.consumer, epoch(), saved.request, {}, "", {saved.state, {}}};
+    for (const io::SplitKey& key : saved.splits)
+      if (Result<io::Split> split = ledger_->split(saved.input, key))
+        reply.answer.splits.push_back(std::move(*split));
+    answered_[{*index, saved.input}] = std::move(reply);
+  }
+}
+
+JobSnapshot JobCore::snapshot() const {
+  JobSnapshot saved{record_.id, record_.generation, {}, {}, {}};
+  if (ledger_) saved.inputs = ledger_->save();
+  for (const auto& [key, reply] : answered_) {
+    JobSnapshot::Answer& answer = saved.answers.emplace_back(JobSnapshot::Answer{
+        record_.tasks[key.first].task, key.second, reply.request, reply.answer.state, {}});
+    for (const io::Split& split : reply.answer.splits)
+      answer.splits.push_back({split.id, split.pass});
+  }
+  for (const JobRecord::BarrierKey& key : record_.barrier_order)
+    saved.barriers.push_back({key.first, key.second, record_.barriers_met.at(key)});
+  if (settings_.bugs.has("snapshot_without_answers")) saved.answers.clear();
+  return saved;
 }
 
 bool JobCore::take_done(const TaskId& consumer, const std::string& input,
@@ -78,6 +112,11 @@ void JobCore::refuse_lease(const NodeId& to, const TaskId& task, Epoch of, std::
   out_.push_back(SendToAgent{to, LeaseReply{task, of, request, code, std::move(context), {}}});
 }
 
+Error JobCore::no_ledger() const {
+  if (ledger_error_) return *ledger_error_;
+  return Error{Errc::kNotFound, to_string(record_.id) + " declares no input"};
+}
+
 void JobCore::on_task(const NodeId& from, const InputFiles& files, Now) {
   Errc error{};
   std::string context;
@@ -85,8 +124,8 @@ void JobCore::on_task(const NodeId& from, const InputFiles& files, Now) {
   if (!index)
     return refuse_lease(from, files.task, files.epoch, files.request, error, std::move(context));
   if (!ledger_)
-    return refuse_lease(from, files.task, files.epoch, files.request, Errc::kNotFound,
-                        to_string(record_.id) + " declares no input");
+    return refuse_lease(from, files.task, files.epoch, files.request, no_ledger().code,
+                        no_ledger().context);
   const Status status = ledger_->set_files(files.input, files.files);
   if (!status)
     return refuse_lease(from, files.task, files.epoch, files.request, status.error().code,
@@ -106,8 +145,8 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
   if (!index)
     return refuse_lease(from, lease.task, lease.epoch, lease.request, error, std::move(context));
   if (!ledger_)
-    return refuse_lease(from, lease.task, lease.epoch, lease.request, Errc::kNotFound,
-                        to_string(record_.id) + " declares no input");
+    return refuse_lease(from, lease.task, lease.epoch, lease.request, no_ledger().code,
+                        no_ledger().context);
   const auto last = answered_.find({*index, lease.input});
   if (last != answered_.end() && !settings_.bugs.has("lease_repeat_granted_again")) {
     if (lease.request == last->second.request) return send_after_durable(*index, last->second);

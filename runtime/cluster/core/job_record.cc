@@ -60,6 +60,16 @@ void apply_end(JobRecord& r, const TaskEnded& e) {
   if (r.counted_ended == r.index.counted()) r.verdict = Verdict::kDone;
 }
 
+void apply_met(JobRecord& r, const JobRecord::BarrierKey& key, std::uint64_t round) {
+  const auto [it, fresh] = r.barriers_met.try_emplace(key, 0);
+  it->second = std::max(it->second, round);
+  if (fresh) r.barrier_order.push_back(key);
+  if (r.barrier_order.size() > kBarriersMax) {
+    r.barriers_met.erase(r.barrier_order.front());
+    r.barrier_order.pop_front();
+  }
+}
+
 }  // namespace
 
 JobRecord::JobRecord(const JobSubmitted& event, std::shared_ptr<const JobSpec> spec_in)
@@ -120,6 +130,7 @@ void JobRecord::apply(const Event& event) {
     first_failed.reset();
     reason = e->reason;
     ledger_ops.clear();
+    since_snapshot = 0;
     barriers_met.clear();
     barrier_order.clear();
   } else if (const auto* e = std::get_if<JobHeld>(&event)) {
@@ -128,20 +139,26 @@ void JobRecord::apply(const Event& event) {
     if (e->job == id && e->generation == generation) commit_granted = true;
   } else if (const auto* e = std::get_if<BarrierMet>(&event)) {
     if (e->job != id || e->generation != generation) return;
-    const auto [it, fresh] = barriers_met.try_emplace({e->role, e->name}, 0);
-    it->second = std::max(it->second, e->round);
-    if (fresh) barrier_order.push_back(it->first);
-    if (barrier_order.size() > kBarriersMax) {
-      barriers_met.erase(barrier_order.front());
-      barrier_order.pop_front();
-    }
+    ++since_snapshot;
+    apply_met(*this, {e->role, e->name}, e->round);
   } else if (const auto* e = std::get_if<TaskWarned>(&event)) {
     if (const auto index = index_of(e->task); index && e->epoch == epoch)
       warned.emplace(*index, e->text);
   } else if (const auto* e = std::get_if<InputFilesSet>(&event)) {
     if (e->job == id && e->generation == generation) ledger_ops.emplace_back(*e);
   } else if (const auto* e = std::get_if<SplitsLeased>(&event)) {
-    if (e->consumer.job == id && e->consumer.generation == generation) ledger_ops.emplace_back(*e);
+    if (e->consumer.job != id || e->consumer.generation != generation) return;
+    ++since_snapshot;
+    ledger_ops.emplace_back(*e);
+  } else if (const auto* e = std::get_if<JobSnapshot>(&event)) {
+    if (e->job != id || e->generation != generation) return;
+    since_snapshot = 0;
+    std::erase_if(ledger_ops,
+                  [](const LedgerOp& op) { return !std::holds_alternative<InputFilesSet>(op); });
+    ledger_ops.emplace_back(*e);
+    barriers_met.clear();
+    barrier_order.clear();
+    for (const JobSnapshot::Barrier& b : e->barriers) apply_met(*this, {b.role, b.name}, b.round);
   }
 }
 

@@ -31,7 +31,7 @@ enum class Verdict : std::uint8_t {
 };
 
 /// TaskEnded: what the task held goes back.
-using LedgerOp = std::variant<InputFilesSet, SplitsLeased, TaskEnded>;
+using LedgerOp = std::variant<InputFilesSet, SplitsLeased, TaskEnded, JobSnapshot>;
 
 inline constexpr std::size_t kBarriersMax = 1024;  ///< names remembered per job
 
@@ -66,6 +66,8 @@ struct JobRecord {
   /// of the first meeting; the oldest beyond kBarriersMax go
   std::deque<BarrierKey> barrier_order;
   std::vector<LedgerOp> ledger_ops;  ///< of this generation; kept during replay only
+  /// Leases and barriers recorded in this generation since it began or its last snapshot.
+  std::uint64_t since_snapshot = 0;
 
   /// Events of another job, generation or epoch change nothing.
   void apply(const Event& event);
