@@ -1,5 +1,5 @@
+#include <Eigen/Core>
 #include <algorithm>
-#include <cmath>
 #include <new>
 
 #include "runtime/device/device.h"
@@ -62,18 +62,17 @@ class CpuDevice final : public Device {
     auto& rows = static_cast<CpuRows&>(table);
     const UpdateSpec& s = rows.spec();
     const std::uint32_t dim = rows.dim();
+    using Row = Eigen::Map<Eigen::ArrayXf>;
+    using Grad = Eigen::Map<const Eigen::ArrayXf>;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      float* w = rows.row(ids[i]);
-      const float* g = grads.data() + i * dim;
+      Row w(rows.row(ids[i]), dim);
+      const Grad g(grads.data() + i * dim, dim);
       if (s.rule == UpdateRule::kSgd) {
-        for (std::uint32_t c = 0; c < dim; ++c) w[c] -= s.learning_rate * (g[c] + s.l2 * w[c]);
+        w -= s.learning_rate * (g + s.l2 * w);
       } else {
-        float* a = w + dim;
-        for (std::uint32_t c = 0; c < dim; ++c) {
-          const float d = g[c] + s.l2 * w[c];
-          a[c] += d * d;
-          w[c] -= s.learning_rate * d / (std::sqrt(a[c]) + s.epsilon);
-        }
+        Row a(rows.row(ids[i]) + dim, dim);
+        a += (g + s.l2 * w).square();
+        w -= s.learning_rate * (g + s.l2 * w) / (a.sqrt() + s.epsilon);
       }
     }
     return {};

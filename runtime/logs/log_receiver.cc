@@ -2,7 +2,7 @@
 
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <zmq.h>
+#include <zmq.hpp>
 
 #include <atomic>
 #include <cerrno>
@@ -22,43 +22,39 @@ namespace {
 constexpr std::int64_t kFrameBytesMax = 1 << 20;
 constexpr int kMessagesQueuedMax = 64;  // of one agent, before they are read
 
-tl::unexpected<Error> fail_zmq(const std::string& what) {
-  return fail(zmq_errno() == EADDRINUSE ? Errc::kAlreadyExists : Errc::kIo,
-              what + ": " + zmq_strerror(zmq_errno()));
-}
-
-template <class T>
-void set(void* socket, int option, T value) {
-  zmq_setsockopt(socket, option, &value, sizeof value);
+tl::unexpected<Error> fail_zmq(const std::string& what, const zmq::error_t& error) {
+  return fail(error.num() == EADDRINUSE ? Errc::kAlreadyExists : Errc::kIo,
+              what + ": " + error.what());
 }
 
 /// All frames of one message; empty when there is none. `user`: whom the authenticator took the
 /// sender for.
-std::vector<std::string> receive(void* socket, std::string* user = nullptr) {
+std::vector<std::string> receive(zmq::socket_t& socket, std::string* user = nullptr) {
   std::vector<std::string> frames;
-  int more = 1;
-  while (more != 0) {
-    zmq_msg_t message;
-    zmq_msg_init(&message);
-    if (zmq_msg_recv(&message, socket, ZMQ_DONTWAIT) < 0) {
-      zmq_msg_close(&message);
+  zmq::message_t message;
+  do {
+    try {
+      if (!socket.recv(message, zmq::recv_flags::dontwait)) return {};
+    } catch (const zmq::error_t&) {
       return {};
     }
-    if (const char* id = user == nullptr ? nullptr : zmq_msg_gets(&message, "User-Id");
+    // Not message.gets(): it throws where there is none.
+    if (const char* id = user == nullptr ? nullptr : zmq_msg_gets(message.handle(), "User-Id");
         id != nullptr)
       *user = id;
-    if (frames.size() < 8)
-      frames.emplace_back(static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message));
-    more = zmq_msg_more(&message);
-    zmq_msg_close(&message);
-  }
+    if (frames.size() < 8) frames.push_back(message.to_string());
+  } while (message.more());
   return frames;
 }
 
-void send(void* socket, const std::vector<std::string_view>& frames) {
-  for (std::size_t i = 0; i < frames.size(); ++i) {
-    zmq_send(socket, frames[i].data(), frames[i].size(),
-             ZMQ_DONTWAIT | (i + 1 < frames.size() ? ZMQ_SNDMORE : 0));
+/// What has no room is dropped: the peer asks again.
+void send(zmq::socket_t& socket, const std::vector<std::string_view>& frames) {
+  try {
+    for (std::size_t i = 0; i < frames.size(); ++i)
+      (void)socket.send(zmq::buffer(frames[i]),
+                        i + 1 < frames.size() ? zmq::send_flags::dontwait | zmq::send_flags::sndmore
+                                              : zmq::send_flags::dontwait);
+  } catch (const zmq::error_t&) {
   }
 }
 
@@ -73,30 +69,29 @@ class LogReceiver::Impl {
     DLRUN_ASSIGN(options_.keys.public_key, curve_public(options_.keys.secret_key));
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd_ < 0) return fail_errno("eventfd");
-    context_ = zmq_ctx_new();
-    zap_ = zmq_socket(context_, ZMQ_REP);
-    router_ = zmq_socket(context_, ZMQ_ROUTER);
-    if (zap_ == nullptr || router_ == nullptr) return fail_zmq("log receiver");
-    set(zap_, ZMQ_LINGER, 0);
-    // Before the router: a handshake without this handler would let anybody in.
-    if (zmq_bind(zap_, "inproc://zeromq.zap.01") != 0)
-      return fail_zmq("log receiver's authenticator");
-    set(router_, ZMQ_LINGER, 0);
-    set(router_, ZMQ_IPV6, 1);
-    set(router_, ZMQ_CURVE_SERVER, 1);
-    set(router_, ZMQ_RCVHWM, kMessagesQueuedMax);
-    set(router_, ZMQ_MAXMSGSIZE, kFrameBytesMax);
-    set(router_, ZMQ_HANDSHAKE_IVL, 5000);
-    set(router_, ZMQ_ROUTER_HANDOVER, 1);
-    zmq_setsockopt(router_, ZMQ_CURVE_SECRETKEY, options_.keys.secret_key.c_str(), 41);
-    zmq_setsockopt(router_, ZMQ_ZAP_DOMAIN, "dlrun-logs", 10);
-    if (zmq_bind(router_, options_.bind.c_str()) != 0)
-      return fail_zmq("log receiver on " + options_.bind);
-    char endpoint[256];
-    std::size_t size = sizeof endpoint;
-    if (zmq_getsockopt(router_, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0)
-      return fail_zmq("log receiver");
-    endpoint_ = endpoint;
+    std::string step = "log receiver";
+    try {
+      zap_ = zmq::socket_t(context_, zmq::socket_type::rep);
+      router_ = zmq::socket_t(context_, zmq::socket_type::router);
+      zap_.set(zmq::sockopt::linger, 0);
+      step = "log receiver's authenticator";
+      // Before the router: a handshake without this handler would let anybody in.
+      zap_.bind("inproc://zeromq.zap.01");
+      router_.set(zmq::sockopt::linger, 0);
+      router_.set(zmq::sockopt::ipv6, true);
+      router_.set(zmq::sockopt::curve_server, true);
+      router_.set(zmq::sockopt::rcvhwm, kMessagesQueuedMax);
+      router_.set(zmq::sockopt::maxmsgsize, kFrameBytesMax);
+      router_.set(zmq::sockopt::handshake_ivl, 5000);
+      router_.set(zmq::sockopt::router_handover, true);
+      router_.set(zmq::sockopt::curve_secretkey, options_.keys.secret_key);
+      router_.set(zmq::sockopt::zap_domain, "dlrun-logs");
+      step = "log receiver on " + options_.bind;
+      router_.bind(options_.bind);
+      endpoint_ = router_.get(zmq::sockopt::last_endpoint);
+    } catch (const zmq::error_t& error) {
+      return fail_zmq(step, error);
+    }
     thread_ = std::thread([this] { run(); });
     return {};
   }
@@ -108,9 +103,6 @@ class LogReceiver::Impl {
       (void)!::write(wake_fd_, &one, sizeof one);
       thread_.join();
     }
-    if (router_ != nullptr) zmq_close(router_);
-    if (zap_ != nullptr) zmq_close(zap_);
-    if (context_ != nullptr) zmq_ctx_term(context_);
     if (wake_fd_ >= 0) ::close(wake_fd_);
   }
 
@@ -138,10 +130,10 @@ class LogReceiver::Impl {
   void run() {
     while (!quit_) {
       zmq_pollitem_t items[3] = {{nullptr, wake_fd_, ZMQ_POLLIN, 0},
-                                 {zap_, 0, ZMQ_POLLIN, 0},
-                                 {router_, 0, ZMQ_POLLIN, 0}};
+                                 {zap_.handle(), 0, ZMQ_POLLIN, 0},
+                                 {router_.handle(), 0, ZMQ_POLLIN, 0}};
       if (zmq_poll(items, 3, -1) < 0 && zmq_errno() != EINTR) {
-        const Status failed = fail_zmq("log receiver: poll");
+        const Status failed = fail_zmq("log receiver: poll", zmq::error_t());
         if (options_.on_failure) options_.on_failure(failed.error());
         return;
       }
@@ -231,9 +223,8 @@ class LogReceiver::Impl {
   }
 
   LogStore& store_;
-  void* context_ = nullptr;
-  void* zap_ = nullptr;
-  void* router_ = nullptr;
+  zmq::context_t context_;
+  zmq::socket_t zap_, router_;
   int wake_fd_ = -1;
   std::atomic<bool> quit_{false};
   std::mutex mutex_;

@@ -3,7 +3,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <unistd.h>
-#include <zmq.h>
+#include <zmq.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -29,11 +29,6 @@ constexpr Duration kWatchRetry = milliseconds(100);
 constexpr Duration kErrorPause = std::chrono::seconds(1);
 constexpr Duration kPollPause = milliseconds(100);
 
-template <class T>
-void set(void* socket, int option, T value) {
-  zmq_setsockopt(socket, option, &value, sizeof value);
-}
-
 }  // namespace
 
 class LogShipper::Impl {
@@ -45,9 +40,6 @@ class LogShipper::Impl {
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     inotify_fd_ = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (wake_fd_ < 0 || inotify_fd_ < 0) return fail_errno("log shipper");
-    context_ = zmq_ctx_new();
-    if (context_ == nullptr)
-      return fail(Errc::kResourceExhausted, "log shipper: no ZeroMQ context");
     thread_ = std::thread([this] { run(); });
     return {};
   }
@@ -61,8 +53,6 @@ class LogShipper::Impl {
       wake();
       thread_.join();
     }
-    if (socket_ != nullptr) zmq_close(socket_);
-    if (context_ != nullptr) zmq_ctx_term(context_);
     if (inotify_fd_ >= 0) ::close(inotify_fd_);
     if (wake_fd_ >= 0) ::close(wake_fd_);
   }
@@ -76,33 +66,34 @@ class LogShipper::Impl {
   }
 
   void connect(const std::string& endpoint, const std::string& server_key) {
-    if (socket_ != nullptr && endpoint == endpoint_ && server_key == server_key_) return;
+    if (socket_ && endpoint == endpoint_ && server_key == server_key_) return;
     endpoint_ = endpoint;
     server_key_ = server_key;
     reopen();
   }
 
+  /// Without a socket when that fails: it is tried again as after a silence.
   void reopen() {
-    if (socket_ != nullptr) zmq_close(socket_);
+    socket_.close();
     last_heard_ = clock_.now();
-    socket_ = zmq_socket(context_, ZMQ_DEALER);
-    if (socket_ == nullptr) return;
-    set(socket_, ZMQ_LINGER, 0);
-    set(socket_, ZMQ_IPV6, 1);
-    set(socket_, ZMQ_IMMEDIATE, 1);  // nothing queues for a peer that is not there
-    set(socket_, ZMQ_SNDHWM, 64);
-    set(socket_, ZMQ_RCVHWM, 1024);
-    set(socket_, ZMQ_MAXMSGSIZE, std::int64_t{1 << 20});
-    set(socket_, ZMQ_RECONNECT_IVL, 50);
-    set(socket_, ZMQ_RECONNECT_IVL_MAX, 1000);
-    set(socket_, ZMQ_HEARTBEAT_IVL, 10'000);
-    set(socket_, ZMQ_HEARTBEAT_TIMEOUT, 20'000);
-    zmq_setsockopt(socket_, ZMQ_CURVE_SERVERKEY, server_key_.c_str(), server_key_.size() + 1);
-    zmq_setsockopt(socket_, ZMQ_CURVE_PUBLICKEY, options_.keys.public_key.c_str(), 41);
-    zmq_setsockopt(socket_, ZMQ_CURVE_SECRETKEY, options_.keys.secret_key.c_str(), 41);
-    if (zmq_connect(socket_, endpoint_.c_str()) != 0) {
-      zmq_close(socket_);
-      socket_ = nullptr;
+    try {
+      zmq::socket_t fresh(context_, zmq::socket_type::dealer);
+      fresh.set(zmq::sockopt::linger, 0);
+      fresh.set(zmq::sockopt::ipv6, true);
+      fresh.set(zmq::sockopt::immediate, true);  // nothing queues for a peer that is not there
+      fresh.set(zmq::sockopt::sndhwm, 64);
+      fresh.set(zmq::sockopt::rcvhwm, 1024);
+      fresh.set(zmq::sockopt::maxmsgsize, std::int64_t{1 << 20});
+      fresh.set(zmq::sockopt::reconnect_ivl, 50);
+      fresh.set(zmq::sockopt::reconnect_ivl_max, 1000);
+      fresh.set(zmq::sockopt::heartbeat_ivl, 10'000);
+      fresh.set(zmq::sockopt::heartbeat_timeout, 20'000);
+      fresh.set(zmq::sockopt::curve_serverkey, server_key_);
+      fresh.set(zmq::sockopt::curve_publickey, options_.keys.public_key);
+      fresh.set(zmq::sockopt::curve_secretkey, options_.keys.secret_key);
+      fresh.connect(endpoint_);
+      socket_ = std::move(fresh);
+    } catch (const zmq::error_t&) {
       return;
     }
     for (auto& [id, s] : streams_) reset(s, TimePoint{});
@@ -214,7 +205,7 @@ class LogShipper::Impl {
       blocked_ = false;
       const TimePoint now = clock_.now();
       std::optional<TimePoint> next = on_timers(now);
-      if (socket_ != nullptr) pump(now, next);
+      if (socket_) pump(now, next);
       report_done();
       int timeout = -1;
       if (next)
@@ -223,8 +214,8 @@ class LogShipper::Impl {
       zmq_pollitem_t items[3] = {
           {nullptr, wake_fd_, ZMQ_POLLIN, 0},
           {nullptr, inotify_fd_, ZMQ_POLLIN, 0},
-          {socket_, 0, static_cast<short>(ZMQ_POLLIN | (blocked_ ? ZMQ_POLLOUT : 0)), 0}};
-      if (zmq_poll(items, socket_ != nullptr ? 3 : 2, timeout) < 0 && zmq_errno() != EINTR) {
+          {socket_.handle(), 0, static_cast<short>(ZMQ_POLLIN | (blocked_ ? ZMQ_POLLOUT : 0)), 0}};
+      if (zmq_poll(items, socket_ ? 3 : 2, timeout) < 0 && zmq_errno() != EINTR) {
         if (poll_failures_.now() && options_.log)
           options_.log(std::string("log shipper: poll: ") + zmq_strerror(zmq_errno()) +
                        ": tried again until it works");
@@ -235,7 +226,7 @@ class LogShipper::Impl {
         (void)!::read(wake_fd_, &count, sizeof count);
       }
       if (items[1].revents != 0) on_inotify();
-      if (socket_ != nullptr) {
+      if (socket_) {
         while (on_answer()) {
         }
       }
@@ -275,7 +266,7 @@ class LogShipper::Impl {
     // restarted coordinator does not know us yet: a socket that hears nothing is replaced.
     if (!wanting) {
       last_heard_ = now;
-    } else if (socket_ != nullptr || !endpoint_.empty()) {
+    } else if (socket_ || !endpoint_.empty()) {
       if (last_heard_ + 2 * options_.answer_timeout <= now) reopen();
       consider(next, last_heard_ + 2 * options_.answer_timeout);
     }
@@ -324,13 +315,22 @@ class LogShipper::Impl {
                 TimePoint now) {
     const wire::LogHeader h = header_of(id, s, kind);
     const std::string bytes = wire::encode(h);
-    if (zmq_send(socket_, bytes.data(), bytes.size(), ZMQ_DONTWAIT) < 0) {
+    if (!send(bytes, zmq::send_flags::dontwait)) {
       blocked_ = true;
       return;
     }
     s.state = state;
     s.request = h.request;
     s.asked_at = now;
+  }
+
+  /// False: there is no room, or no connection.
+  bool send(const std::string& frame, zmq::send_flags flags) {
+    try {
+      return socket_.send(zmq::buffer(frame), flags).has_value();
+    } catch (const zmq::error_t&) {
+      return false;
+    }
   }
 
   /// True when a chunk went out.
@@ -358,12 +358,12 @@ class LogShipper::Impl {
     h.offset = read->offset;
     h.gap = read->offset != s.next;
     const std::string head = wire::encode(h);
-    if (zmq_send(socket_, head.data(), head.size(), ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
+    if (!send(head, zmq::send_flags::dontwait | zmq::send_flags::sndmore)) {
       blocked_ = true;
       return false;
     }
     // the rest of a started message is taken
-    zmq_send(socket_, read->bytes.data(), read->bytes.size(), ZMQ_DONTWAIT);
+    (void)send(read->bytes, zmq::send_flags::dontwait);
     s.next = read->offset + read->bytes.size();
     s.sent.push_back({h.request, s.next, read->bytes.size(), now});
     in_flight_ += read->bytes.size();
@@ -376,15 +376,13 @@ class LogShipper::Impl {
 
   /// False when there is none.
   bool on_answer() {
-    zmq_msg_t message;
-    zmq_msg_init(&message);
-    if (zmq_msg_recv(&message, socket_, ZMQ_DONTWAIT) < 0) {
-      zmq_msg_close(&message);
+    zmq::message_t message;
+    try {
+      if (!socket_.recv(message, zmq::recv_flags::dontwait)) return false;
+    } catch (const zmq::error_t&) {
       return false;
     }
-    const auto h = wire::decode_log_header(
-        {static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message)});
-    zmq_msg_close(&message);
+    const auto h = wire::decode_log_header(message.to_string_view());
     if (!h) return true;
     last_heard_ = clock_.now();
     const auto it = streams_.find({h->task, static_cast<Stream>(h->stream)});
@@ -467,7 +465,7 @@ class LogShipper::Impl {
   ShipperOptions options_;
   SystemClock clock_;
   Seldom poll_failures_;
-  void* context_ = nullptr;
+  zmq::context_t context_;
   int wake_fd_ = -1, inotify_fd_ = -1;
   std::thread thread_;
 
@@ -476,7 +474,7 @@ class LogShipper::Impl {
   bool quit_ = false;
 
   // Of the thread.
-  void* socket_ = nullptr;
+  zmq::socket_t socket_;  ///< empty: not connected
   std::string endpoint_, server_key_;
   TimePoint last_heard_{};
   std::map<TaskId, Task> tasks_;
