@@ -27,7 +27,7 @@ for name in "${names[@]}"; do
 done
 
 start_log bench
-install_deps build bench
+install_deps build
 configure bench
 build bench all
 make_venv numpy scikit-learn

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/install-deps.sh GROUP...: installs the Debian packages that dlrun needs and that are missing. Groups:
-#   build   compilers, build tools and libraries of the programs     test   what the tests need besides
-#   bench   what the benchmarks need besides                         fuzz   clang with libFuzzer
+#   build   compilers, build tools and libraries of the programs and benchmarks
+#   test    what the tests need besides                              fuzz   clang with libFuzzer
 # docs/dependencies.md says why each is here. Nothing missing: nothing happens and nothing is printed. Root, or a user with sudo.
 # Sourced after lib.sh it gives install_deps GROUP...
 
@@ -11,10 +11,9 @@ dlrun_packages() {
     case $group in
       build) echo ca-certificates git g++ cmake ninja-build ccache pkg-config \
         libcaf-dev cppzmq-dev libzmq3-dev capnproto libcapnp-dev libboost-dev libssl-dev libcurl4-openssl-dev \
-        libsqlite3-dev libeigen3-dev libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libexpected-dev libfmt-dev libspdlog-dev libcli11-dev \
+        libsqlite3-dev libeigen3-dev libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libexpected-dev libfmt-dev libcli11-dev \
         libtomlplusplus-dev nlohmann-json3-dev libyaml-cpp-dev python3 python3-venv ;;
       test) echo libgtest-dev libgmock-dev clang-format-14 iproute2 procps curl openssl ;;
-      bench) echo libbenchmark-dev ;;
       fuzz) echo clang-14 libclang-rt-14-dev ;;
       *) die "no such group of packages: $group" ;;
     esac
