@@ -100,7 +100,7 @@ class JobHarness {
   void recover() {
     JobRecord record(std::get<JobSubmitted>(log.front()), std::make_shared<const JobSpec>(spec_));
     for (std::size_t i = 0; i < log.size(); ++i)
-      if (std::none_of(log.begin() + static_cast<std::ptrdiff_t>(i), log.end(),
+      if (std::none_of(log.begin() + static_cast<std::ptrdiff_t>(i) + 1, log.end(),
                        [&](const Event& later) { return is_superseded(log[i], later); }))
         record.apply(log[i]);
     core.emplace(record, settings_, tokens_, ledger_);
