@@ -30,8 +30,8 @@ start_log bench
 install_deps build
 configure bench
 build bench all
-make_venv numpy scikit-learn
-export DLRUN_PYTHON=$dlrun_venv/bin/python
+make_venv numpy scikit-learn xgboost-cpu pyarrow pandas
+export DLRUN_PYTHON=$dlrun_venv/bin/python DLRUN_SOURCE_DIR=$dlrun_source
 
 host_line() {
   local cpu commit

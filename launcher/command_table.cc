@@ -13,9 +13,10 @@ void run_flags(CLI::App& app, Line& line) {
       ->type_name("N");
   app.add_option("--ps", f.shards, "parameter shards, ready before the workers start")
       ->type_name("N");
-  app.add_option("--input", f.inputs,
-                 "an input: name=PATH[,format=libsvm|libffm|csv|tsv,batch_rows=..,passes=..,...]; "
-                 "the ending of PATH tells the format where none is given; several times")
+  app.add_option(
+         "--input", f.inputs,
+         "an input: name=PATH[,format=libsvm|csv|jsonl|...,column=NAME:TYPE,batch_rows=..,...]; "
+         "the ending of PATH tells the format where none is given; several times")
       ->type_name("SPEC");
   app.add_option("--output", f.outputs,
                  "a folder that appears whole, and only if the job succeeds: name=FOLDER; rank 0 "

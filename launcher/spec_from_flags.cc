@@ -60,8 +60,16 @@ std::string absolute(const std::string& uri, const std::string& cwd) {
 /// train=data/a.txt,data/b.txt,format=libsvm: what has no known key before '=' is a path.
 Status add_input(Json& inputs, const std::string& flag) {
   static constexpr std::string_view kKeys[] = {
-      "format", "index_base", "delimiter", "header",      "label_column",  "batch_rows",
-      "passes", "shuffle",    "seed",      "split_bytes", "on_bad_record", "bad_records_max"};
+      "format",       "index_base",         "delimiter",     "header",
+      "label_column", "batch_rows",         "passes",        "shuffle",
+      "seed",         "split_bytes",        "on_bad_record", "bad_records_max",
+      "quarantine",   "record_bytes_max",   "column",        "columns",
+      "missing",      "newlines_in_quotes", "token_type",    "sequence_length",
+      "tail",         "separator",          "padding",       "vocabulary"};
+  /// Words, also where they look like numbers; `column` and `missing` may come again and again.
+  static constexpr std::string_view kWords[] = {"delimiter",  "format",  "on_bad_record",
+                                                "quarantine", "columns", "record_bytes_max",
+                                                "token_type", "tail"};
   const auto equals = flag.find('=');
   if (equals == std::string::npos || equals == 0)
     return wrong(fmt::format("--input {}: write name=PATH[,format=csv,...]", flag));
@@ -89,8 +97,18 @@ Status add_input(Json& inputs, const std::string& flag) {
                                             : fmt::format("; did you mean '{}'?", near)));
     }
     const std::string value = item.substr(eq + 1);
-    input[key] = key == "delimiter" || key == "format" || key == "on_bad_record" ? Json(value)
-                                                                                 : scalar(value);
+    if (key == "column" || key == "missing") {
+      Json& list = input[key == "column" ? "columns" : "missing"];
+      if (!list.is_null() && !list.is_array())
+        return wrong(
+            fmt::format("--input {}: column=... and columns=... exclude each other", name));
+      list.push_back(jobspec::bytes_to_json(value));
+      continue;
+    }
+    if (key == "columns" && input.contains(key))
+      return wrong(fmt::format("--input {}: column=... and columns=... exclude each other", name));
+    const bool word = std::find(std::begin(kWords), std::end(kWords), key) != std::end(kWords);
+    input[key] = word ? jobspec::bytes_to_json(value) : scalar(value);
   }
   inputs[name] = std::move(input);
   return {};

@@ -4,7 +4,10 @@
 //   {libsvm,libffm,csv}_scan   RecordParser in pieces of 256 KiB into a block that is recycled
 //   csv_typed_scan, json_scan  CsvParser and JsonLinesParser into a table that is recycled
 //   tfrecord_{1KiB,100KiB}_copy  TfRecordParser, both sums checked, payloads into a column
-//   libsvm_sklearn             against load_svmlight_file of the same file, one process
+// And what a consumer's thread of the feeder does, a file in the page cache -> batches in a slot:
+//   {libsvm,libffm}_xgboost, libsvm_sklearn, csv_{pyarrow,pandas}  against a reader of Python, one
+//                              thread, its best setting (peers/io_parse.py)
+//   {libsvm,csv}_2t            two threads, half of the file each, against one
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,14 +18,22 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "bench/report/report.h"
 #include "io/core/csv.h"
 #include "io/core/json_lines.h"
 #include "io/core/record_parser.h"
 #include "io/core/tf_record.h"
+#include "io/feeder/batcher.h"
+#include "io/feeder/row_reader.h"
+#include "io/source/local_source.h"
 #include "runtime/base/rng.h"
 
 namespace dlrun::bench {
@@ -38,20 +49,24 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Rows of about 20 features, ids over a million, values of four to six digits.
+/// Rows of about 20 features, ids over a million, rising in each row, values of four to six digits.
 std::string sparse_text(bool fields) {
   SplitMix64 rng(1);
   std::string text;
   char buffer[96];
   while (text.size() < file_bytes) {
     text += rng.below(2) != 0 ? "1" : "0";
-    for (std::uint64_t i = 0, n = 10 + rng.below(20); i < n; ++i) {
+    std::vector<unsigned> ids(10 + static_cast<std::size_t>(rng.below(20)));
+    for (unsigned& id : ids) id = static_cast<unsigned>(rng.below(1'000'000));
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
       const double value = static_cast<double>(rng.below(1'000'000)) / 1e6;
-      const auto id = static_cast<unsigned>(rng.below(1'000'000));
       if (fields)
-        std::snprintf(buffer, sizeof buffer, " %u:%u:%.*g", static_cast<unsigned>(i), id, 5, value);
+        std::snprintf(buffer, sizeof buffer, " %u:%u:%.*g", static_cast<unsigned>(i), ids[i], 5,
+                      value);
       else
-        std::snprintf(buffer, sizeof buffer, " %u:%.*g", id, 5, value);
+        std::snprintf(buffer, sizeof buffer, " %u:%.*g", ids[i], 5, value);
       text += buffer;
     }
     text += '\n';
@@ -159,47 +174,157 @@ void measure(const std::string& metric, const std::string& baseline_name,
   print(figure);
 }
 
-/// GB/s of load_svmlight_file, told by the script itself; nothing when it cannot run.
-std::optional<double> sklearn(const std::string& path, std::size_t bytes) {
+/// A text in a file of its own, in the page cache.
+class TextFile {
+ public:
+  TextFile(std::string_view text, const std::string& ending)
+      : path_((std::filesystem::temp_directory_path() /
+               ("dlrun-bench-" + std::to_string(::getpid()) + "." + ending))
+                  .string()),
+        bytes_(text.size()) {
+    std::ofstream(path_, std::ios::binary) << text;
+  }
+  ~TextFile() { std::filesystem::remove(path_); }
+  TextFile(const TextFile&) = delete;
+  TextFile& operator=(const TextFile&) = delete;
+  const std::string& path() const { return path_; }
+  double gigabytes() const { return static_cast<double>(bytes_) / 1e9; }
+
+ private:
+  const std::string path_;
+  const std::size_t bytes_;
+};
+
+template <class T>
+T get(Result<T> result) {
+  if (!result) {
+    std::fprintf(stderr, "%s\n", result.error().to_string().c_str());
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+
+/// What one consumer's thread does but for the ring's descriptors: the bytes [from, to) of a file
+/// read, parsed and written as batches into a slot that was touched before.
+class Feed {
+ public:
+  Feed(InputSpec spec, const std::string& path, double from, double to) : spec_(std::move(spec)) {
+    spec_.shuffle = false;
+    spec_.batch_rows = 1024;
+    const auto files = get(source_.list({path}, 1));
+    const auto size = static_cast<double>(files[0].size_bytes);
+    split_ = {0,
+              0,
+              files[0].uri,
+              files[0].etag,
+              static_cast<std::uint64_t>(from * size),
+              static_cast<std::uint64_t>(to * size)};
+    shape_ = get(look_at(source_, files, spec_));
+    slot_.resize(geometry_for(spec_, shape_, 16u << 20).slot_bytes + kColumnAlign);
+    const auto at = reinterpret_cast<std::uintptr_t>(slot_.data()) % kColumnAlign;
+    aligned_ = std::span(slot_).subspan(at == 0 ? 0 : kColumnAlign - at);
+    batcher_.emplace(spec_, make_store(spec_, shape_), aligned_.size());
+  }
+  void run() {
+    batcher_->begin_split({split_.id, ++passes_});
+    BadRecordPolicy policy(OnBadRecord::kFail, 0);
+    const auto reader = get(open_rows(source_, split_, spec_, shape_, batcher_->store(), policy));
+    while (get(reader->read())) {
+      batcher_->close_window();
+      while (batcher_->full_batch()) put();
+    }
+    batcher_->close_window();
+    batcher_->end_split();
+    while (!batcher_->empty()) put();
+    (void)batcher_->take_done();
+  }
+
+ private:
+  void put() {
+    batcher_->write(aligned_);
+    batcher_->sent(sequence_);
+    batcher_->released(sequence_++);
+  }
+  InputSpec spec_;
+  LocalSource source_;
+  Split split_;
+  InputShape shape_;
+  std::vector<std::byte> slot_;
+  std::span<std::byte> aligned_;
+  std::optional<Batcher> batcher_;
+  std::uint64_t sequence_ = 0;
+  std::uint32_t passes_ = 0;
+};
+
+/// GB/s of one thread.
+double feed(Feed& feed, const TextFile& file) {
+  const auto start = std::chrono::steady_clock::now();
+  feed.run();
+  return file.gigabytes() / seconds_since(start);
+}
+
+/// Two threads, half of the file each, against one thread with all of it.
+void two_threads(const std::string& metric, const InputSpec& spec, const TextFile& file) {
+  Feed whole(spec, file.path(), 0, 1), first(spec, file.path(), 0, 0.5),
+      second(spec, file.path(), 0.5, 1);
+  Figure figure;
+  figure.bench = "io-parse";
+  figure.metric = metric;
+  figure.unit = "GB/s";
+  figure.baseline_name = "one thread";
+  figure.must.ratio_at_least = 1.7;
+  for (int i = -1; i < rounds; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    std::thread other([&] { second.run(); });
+    first.run();
+    other.join();
+    const double both = file.gigabytes() / seconds_since(start);
+    const double one = feed(whole, file);
+    if (i < 0) continue;  // to warm up
+    figure.values.push_back(both);
+    figure.baselines.push_back(one);
+  }
+  print(figure);
+}
+
+/// GB/s of a peer's best setting, told by bench/peers/io_parse.py; nothing when it cannot run.
+std::optional<double> peer_speed(const std::string& peer, const TextFile& file) {
   const char* python = std::getenv("DLRUN_PYTHON");
-  if (python == nullptr) return std::nullopt;
-  const std::string command =
-      std::string("'") + python +
-      "' -c \"import sys,time\nfrom sklearn.datasets import load_svmlight_file as f\n"
-      "t=time.perf_counter(); f(sys.argv[1]); print(time.perf_counter()-t)\" '" +
-      path + "' 2>/dev/null";
+  const char* source = std::getenv("DLRUN_SOURCE_DIR");
+  if (python == nullptr || source == nullptr) return std::nullopt;
+  const std::string command = std::string("OMP_NUM_THREADS=1 '") + python + "' '" + source +
+                              "/bench/peers/io_parse.py' " + peer + " '" + file.path() +
+                              "' 2>/dev/null";
   FILE* out = ::popen(command.c_str(), "r");
   if (out == nullptr) return std::nullopt;
   double seconds = 0;
   const bool told = std::fscanf(out, "%lf", &seconds) == 1;
   const bool ended = ::pclose(out) == 0;
   if (!told || !ended || seconds <= 0) return std::nullopt;
-  return static_cast<double>(bytes) / 1e9 / seconds;
+  return file.gigabytes() / seconds;
 }
 
-void against_sklearn(std::string_view text, const std::function<double()>& value) {
+void against(const std::string& metric, const std::string& peer, double must, const InputSpec& spec,
+             const TextFile& file) {
   Figure figure;
   figure.bench = "io-parse";
-  figure.metric = "libsvm_sklearn";
+  figure.metric = metric;
   figure.unit = "GB/s";
-  figure.baseline_name = "sklearn load_svmlight_file";
-  figure.must.ratio_at_least = 14;
-  const std::string_view part = text.substr(0, text.rfind('\n', file_bytes / 4) + 1);
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("dlrun-bench-" + std::to_string(::getpid()) + ".libsvm");
-  std::ofstream(path, std::ios::binary) << part;
+  figure.baseline_name = peer;
+  figure.must.ratio_at_least = must;
+  Feed one(spec, file.path(), 0, 1);
+  one.run();
   for (int i = 0; i < std::min(rounds, 3); ++i) {
-    const auto baseline = sklearn(path.string(), part.size());
-    if (!baseline) {
-      figure.reason = "DLRUN_PYTHON is not set or has no scikit-learn";
-      figure.baselines.clear();
-      figure.values = {value()};
-      break;
+    const auto baseline = peer_speed(peer, file);
+    figure.values.push_back(feed(one, file));
+    if (baseline) {
+      figure.baselines.push_back(*baseline);
+      continue;
     }
-    figure.baselines.push_back(*baseline);
-    figure.values.push_back(value());
+    figure.reason = peer + " is not in the Python of DLRUN_PYTHON, or does not read the file";
+    figure.baselines.clear();
+    break;
   }
-  std::filesystem::remove(path);
   print(figure);
 }
 
@@ -220,7 +345,13 @@ void run() {
     const auto value = [&] { return parse_records(spec, text, block); };
     measure(fields ? "libffm_scan" : "libsvm_scan", "every newline found", value,
             [&] { return scan_newlines(text); });
-    if (!fields) against_sklearn(text, value);
+    const TextFile file(text.substr(0, text.rfind('\n', file_bytes / 4) + 1),
+                        fields ? "libffm" : "libsvm");
+    against(fields ? "libffm_xgboost" : "libsvm_xgboost",
+            fields ? "xgboost_libffm" : "xgboost_libsvm", 3.3, spec, file);
+    if (fields) continue;
+    against("libsvm_sklearn", "sklearn", 14, spec, file);
+    two_threads("libsvm_2t", spec, file);
   }
   {
     const std::string text = csv_text();
@@ -229,6 +360,10 @@ void run() {
     measure(
         "csv_scan", "every newline found", [&] { return parse_records(spec, text, block); },
         [&] { return scan_newlines(text); });
+    const TextFile file(text.substr(0, text.rfind('\n', file_bytes / 4) + 1), "csv");
+    against("csv_pyarrow", "pyarrow", 4.5, spec, file);
+    against("csv_pandas", "pandas", 3, spec, file);
+    two_threads("csv_2t", spec, file);
     Schema schema;
     for (int i = 0; i < 20; ++i) schema.push_back(named(std::to_string(i), FieldType::kFloat32));
     prepare_table(schema, table);

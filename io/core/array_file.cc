@@ -340,6 +340,14 @@ Result<std::optional<ArrayHeader>> read_idx_header(std::string_view head, std::s
   return std::optional(std::move(header));
 }
 
+Column ArrayParser::column_of(const ArrayHeader& header) {
+  Column column;
+  column.name = "values";
+  column.type = value_type(header.element);
+  column.width = header.width;
+  return column;
+}
+
 void ArrayParser::prepare(Table& table) const {
   table.rows = 0;
   table.columns.clear();
@@ -364,11 +372,7 @@ ParseProgress ArrayParser::parse(std::string_view bytes, std::uint64_t offset, b
     const ArrayHeader& header = **read;
     const ValueType type = value_type(header.element);
     if (table.columns.empty()) {
-      Column column;
-      column.name = "values";
-      column.type = type;
-      column.width = header.width;
-      table.columns.push_back(std::move(column));
+      table.columns.push_back(column_of(header));
     } else if (table.columns[0].type != type || table.columns[0].width != header.width) {
       return fatal(0, "rows of " + std::to_string(header.width) + " " + type_name(type) +
                           "; those of the first file of the input are " +

@@ -56,12 +56,17 @@ enum class ArrayFormat { kNpy, kIdx };
 class ArrayParser final : public TableParser {
  public:
   explicit ArrayParser(ArrayFormat format) : format_(format) {}
+  /// From the first byte of row `row` on.
+  ArrayParser(ArrayFormat format, ArrayHeader header, std::uint64_t row)
+      : format_(format), header_(std::move(header)), row_(row) {}
   /// The column comes with the first header; a table that has it keeps it.
   void prepare(Table& table) const override;
   ParseProgress parse(std::string_view bytes, std::uint64_t offset, bool last,
                       Table& table) override;
   /// Once it was read.
   const std::optional<ArrayHeader>& header() const { return header_; }
+  /// The column of such rows.
+  static Column column_of(const ArrayHeader& header);
 
  private:
   const ArrayFormat format_;

@@ -13,11 +13,12 @@
 #include <string_view>
 
 #include "io/core/bad_record.h"
+#include "io/core/msg.h"
 #include "runtime/base/result.h"
 
 namespace dlrun::io {
 
-enum class BadRecordAction : std::uint8_t { kFail = 0, kSkip = 1, kQuarantine = 2 };
+using BadRecordAction = OnBadRecord;
 
 inline constexpr std::size_t kQuarantinedBytesMax = 64 * 1024;
 

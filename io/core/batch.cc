@@ -3,6 +3,8 @@
 #include <cstring>
 #include <string>
 
+#include "io/core/table.h"
+
 namespace dlrun::io {
 
 namespace {
@@ -20,6 +22,64 @@ bool take(std::span<const std::byte> slot, std::uint64_t used, ColumnRef column,
   out = {reinterpret_cast<const T*>(slot.data() + column.offset_bytes),
          static_cast<std::size_t>(count)};
   return true;
+}
+
+/// Offsets into `count` things, from 0, that never fall.
+bool sound(std::span<const std::int64_t> offsets, std::uint64_t count) {
+  std::int64_t last = 0;
+  if (offsets.empty() || offsets[0] != 0) return false;
+  for (const std::int64_t offset : offsets) {
+    if (offset < last) return false;
+    last = offset;
+  }
+  return static_cast<std::uint64_t>(last) == count;
+}
+
+Result<ColumnView> open_column(std::span<const std::byte> slot, std::uint64_t used,
+                               std::uint64_t rows, const TableColumn& column) {
+  ColumnView view;
+  std::span<const char> name;
+  if (!take(slot, used, column.name, column.name.count, name)) return bad("name of a column");
+  view.name = {name.data(), name.size()};
+  if (column.type < static_cast<std::uint32_t>(ValueType::kUint8) ||
+      column.type > static_cast<std::uint32_t>(ValueType::kBytes))
+    return bad("type of a column");
+  view.type = static_cast<ValueType>(column.type);
+  view.width = column.width;
+  if (!take(slot, used, column.data, column.data.count, view.data)) return bad("data of a column");
+  if (column.valid.offset_bytes != 0 && !take(slot, used, column.valid, rows, view.valid))
+    return bad("valid of a column");
+  if (view.type == ValueType::kBytes) {
+    if (column.value_offsets.count == 0 ||
+        !take(slot, used, column.value_offsets, column.value_offsets.count, view.value_offsets) ||
+        !sound(view.value_offsets, view.data.size()))
+      return bad("value offsets of a column");
+    view.values = view.value_offsets.size() - 1;
+  } else {
+    view.values = view.data.size() / value_bytes(view.type);
+    if (view.data.size() % value_bytes(view.type) != 0) return bad("data of a column");
+  }
+  if (view.width == 0) {
+    if (!take(slot, used, column.row_offsets, rows + 1, view.row_offsets) ||
+        !sound(view.row_offsets, view.values))
+      return bad("row offsets of a column");
+  } else if (view.width > used || view.values != rows * view.width) {
+    return bad("values of a column");
+  }
+  return view;
+}
+
+Status open_table(std::span<const std::byte> slot, const BatchHeader& header, BatchView& view) {
+  std::span<const TableColumn> columns;
+  if (!take(slot, header.bytes, header.table, header.table.count, columns)) return bad("columns");
+  view.columns.reserve(columns.size());
+  for (const TableColumn& shared : columns) {
+    TableColumn column;  // a copy, as the header
+    std::memcpy(&column, &shared, sizeof column);
+    DLRUN_ASSIGN(const ColumnView opened, open_column(slot, header.bytes, header.rows, column));
+    view.columns.push_back(opened);
+  }
+  return {};
 }
 
 }  // namespace
@@ -41,7 +101,9 @@ Result<BatchView> open_batch(std::span<const std::byte> slot) {
   view.rows = header.rows;
   const std::uint64_t used = header.bytes;
   if (header.rows == 0 || header.rows > used) return bad("rows");
-  if (!take(slot, used, header.labels, header.rows, view.labels)) return bad("labels");
+  if (header.kind != BatchKind::kTable &&
+      !take(slot, used, header.labels, header.rows, view.labels))
+    return bad("labels");
   if (header.pieces.offset_bytes != 0) {
     if (header.pieces.count > header.rows ||
         !take(slot, used, header.pieces, header.pieces.count, view.pieces))
@@ -52,6 +114,10 @@ Result<BatchView> open_batch(std::span<const std::byte> slot) {
       rows += piece.rows;
     }
     if (rows != header.rows) return bad("rows of the pieces");
+  }
+  if (header.kind == BatchKind::kTable) {
+    DLRUN_TRY(open_table(slot, header, view));
+    return view;
   }
   if (header.kind == BatchKind::kDense) {
     if (header.cols > used) return bad("cols");
@@ -67,13 +133,7 @@ Result<BatchView> open_batch(std::span<const std::byte> slot) {
   if (!take(slot, used, header.values, entries, view.values)) return bad("values");
   if (header.fields.offset_bytes != 0 && !take(slot, used, header.fields, entries, view.fields))
     return bad("fields");
-  std::int64_t last = 0;
-  if (view.offsets[0] != 0) return bad("first offset");
-  for (const std::int64_t offset : view.offsets) {
-    if (offset < last) return bad("offsets fall");
-    last = offset;
-  }
-  if (static_cast<std::uint64_t>(last) != entries) return bad("last offset");
+  if (!sound(view.offsets, entries)) return bad("offsets fall, or do not end with the entries");
   return view;
 }
 

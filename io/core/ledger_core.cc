@@ -47,7 +47,7 @@ Status LedgerCore::set_files(const std::string& input, const std::vector<FileEnt
   if (files.size() > limits_.files_max)
     return fail(Errc::kInvalidArgument, "input \"" + input + "\": " + std::to_string(files.size()) +
                                             " files; at most " + std::to_string(limits_.files_max));
-  auto splits = SplitTable::make(files, table->spec.split_bytes);
+  auto splits = SplitTable::make(files, split_bytes_of(table->spec));
   if (!splits) return fail_as("input \"" + input + "\"", splits);
   table->splits = std::move(*splits);
   table->fixed = true;

@@ -1,6 +1,7 @@
 #include "io/core/line_parser.h"
 
 #include <cstring>
+#include <utility>
 
 #include "io/core/text.h"
 
@@ -36,6 +37,7 @@ std::string_view without_end(std::string_view line) {
 ParseProgress LineParser::parse(std::string_view bytes, std::uint64_t offset, bool last,
                                 Table& table) {
   std::size_t at = 0;
+  if (!std::exchange(begun_, true)) first_ = offset == 0;
   const auto bad = [&](std::size_t start, std::size_t next, Trouble trouble) {
     BadRecord record{offset + start, trouble.at + 1, std::move(trouble.reason), trouble.fatal};
     return ParseProgress{next, std::move(record)};

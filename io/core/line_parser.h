@@ -31,7 +31,8 @@ class LineParser : public TableParser {
  private:
   const LineRules rules_;
   bool passing_over_ = false;  ///< the rest of a line that is too long
-  bool first_ = true;          ///< no line was seen
+  bool begun_ = false;
+  bool first_ = false;  ///< the file's first line comes
 };
 
 /// The length of the record at the start of `bytes`, its end included; 0 = it is not whole.

@@ -4,9 +4,11 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "io/core/field_spec.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/result.h"
 
@@ -15,9 +17,23 @@ namespace dlrun::io {
 enum class Format : std::uint8_t {
   kLibsvm = 1,
   kLibffm = 2,
-  kCsv = 3
-};  ///< kCsv covers TSV: a delimiter
-enum class OnBadRecord : std::uint8_t { kFail = 0, kSkip = 1 };
+  kCsv = 3,    ///< numbers alone, one column the label; TSV too: a delimiter
+  kTable = 4,  ///< csv and TSV with typed columns
+  kJsonLines = 5,
+  kTfRecord = 6,   ///< payloads as bytes
+  kTfExample = 7,  ///< TFRecord of tf.train.Example
+  kRecordIo = 8,
+  kNpy = 9,
+  kIdx = 10,
+  kTokens = 11
+};
+/// Batches of named columns (BatchKind::kTable).
+constexpr bool is_table(Format format) { return format >= Format::kTable; }
+/// Columns are declared, or inferred from the first records; else the format has its own.
+constexpr bool has_schema(Format format) {
+  return format == Format::kTable || format == Format::kJsonLines || format == Format::kTfExample;
+}
+enum class OnBadRecord : std::uint8_t { kFail = 0, kSkip = 1, kQuarantine = 2 };
 
 /// One input of a job, as its job file declares it: `[input.train]`.
 struct InputSpec {
@@ -35,9 +51,36 @@ struct InputSpec {
   std::uint64_t seed = 1;
   std::uint64_t split_bytes = 4u << 20;
   OnBadRecord on_bad_record = OnBadRecord::kFail;
-  std::uint64_t bad_records_max = 0;  ///< for kSkip
+  std::uint64_t bad_records_max = 0;  ///< kSkip; kQuarantine: 0 = as many as fit
+  std::string quarantine;             ///< kQuarantine: absolute path of a file, on each node
+  // Of formats that are is_table().
+  Schema columns;                        ///< has_schema(): empty = inferred
+  std::vector<std::string> missing{""};  ///< kTable: fields that are no value
+  bool newlines_in_quotes = false;       ///< kTable
+  std::uint64_t record_bytes_max = 256 * 1024;
+  TokenOptions tokens;  ///< kTokens; document_tokens_max follows record_bytes_max
   friend bool operator==(const InputSpec&, const InputSpec&) = default;
 };
+
+/// Its files are read only from their start: a file is one split.
+constexpr bool reads_whole_files(const InputSpec& spec) {
+  switch (spec.format) {
+    case Format::kTfRecord:
+    case Format::kTfExample:
+    case Format::kRecordIo:
+      return true;
+    case Format::kTable:
+      return spec.newlines_in_quotes;
+    case Format::kTokens:
+      return spec.tokens.sequence_length == 0;  // documents
+    default:
+      return false;
+  }
+}
+/// What its files are cut into.
+constexpr std::uint64_t split_bytes_of(const InputSpec& spec) {
+  return reads_whole_files(spec) ? std::numeric_limits<std::uint64_t>::max() : spec.split_bytes;
+}
 
 struct FileEntry {
   std::string uri;

@@ -19,34 +19,11 @@
 #include <string_view>
 #include <vector>
 
+#include "io/core/field_spec.h"
 #include "io/core/table.h"
 #include "runtime/base/result.h"
 
 namespace dlrun::io {
-
-enum class FieldType : std::uint8_t {
-  kInt64 = 1,
-  kFloat32,
-  kFloat64,
-  kText,
-  kHashed,
-  kDictionary,
-  kBoolean
-};
-
-struct FieldSpec {
-  std::string name;
-  FieldType type = FieldType::kFloat32;
-  std::uint64_t width = 1;  ///< values of a record; 0 = varies (not in csv)
-  bool may_miss = false;
-  std::uint64_t buckets = 0;            ///< hashed; 0 = all 64 bits
-  std::vector<std::string> dictionary;  ///< dictionary
-  bool inferred = false;                ///< the type is a guess: errors say so
-  friend bool operator==(const FieldSpec&, const FieldSpec&) = default;
-};
-using Schema = std::vector<FieldSpec>;
-
-inline constexpr std::size_t kFieldsMax = 65536;
 
 /// kInvalidArgument: no field, too many, two of one name, a dictionary that is empty or repeats.
 Status check_schema(const Schema& schema);

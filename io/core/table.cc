@@ -96,6 +96,24 @@ void Table::truncate(std::size_t to) {
   }
 }
 
+void Table::append(const Table& from, std::size_t row) {
+  DLRUN_ASSERT(columns.size() == from.columns.size());
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const Column& source = from.columns[i];
+    Column& to = columns[i];
+    const std::size_t begin = source.first_value(row), end = source.first_value(row + 1);
+    if (source.type == ValueType::kBytes) {
+      for (std::size_t value = begin; value < end; ++value) to.push_bytes(source.bytes_of(value));
+    } else {
+      const std::size_t each = value_bytes(source.type);
+      to.data.insert(to.data.end(), source.data.begin() + static_cast<std::ptrdiff_t>(begin * each),
+                     source.data.begin() + static_cast<std::ptrdiff_t>(end * each));
+    }
+    to.end_row(!source.may_miss || source.valid[row] != 0);
+  }
+  ++rows;
+}
+
 std::size_t Table::bytes() const {
   std::size_t n = 0;
   for (const Column& column : columns) n += column.bytes();

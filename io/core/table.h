@@ -16,19 +16,11 @@
 #include <string_view>
 #include <vector>
 
+#include "io/core/batch.h"
 #include "runtime/base/assert.h"
 
 namespace dlrun::io {
 
-enum class ValueType : std::uint8_t {
-  kUint8 = 1,
-  kInt32,
-  kInt64,
-  kUint64,
-  kFloat32,
-  kFloat64,
-  kBytes
-};
 /// Bytes of a value; kBytes: 0.
 std::size_t value_bytes(ValueType type);
 const char* type_name(ValueType type);  ///< "int64"
@@ -63,7 +55,16 @@ struct Column {
   void push_bytes(std::string_view value);
   void push_zero();               ///< one value
   void end_row(bool has = true);  ///< a row's values are there
-  std::size_t bytes() const;      ///< in use
+  /// Of the first value of a row; `row` may be one past the last.
+  std::size_t first_value(std::size_t row) const {
+    if (width != 0) return row * static_cast<std::size_t>(width);
+    return row == 0 ? 0 : static_cast<std::size_t>(row_ends[row - 1]);
+  }
+  /// kBytes: where a value begins in data; `value` may be one past the last.
+  std::size_t first_byte(std::size_t value) const {
+    return value == 0 ? 0 : static_cast<std::size_t>(value_ends[value - 1]);
+  }
+  std::size_t bytes() const;  ///< in use
 };
 
 struct Table {
@@ -73,6 +74,8 @@ struct Table {
   Column* find(std::string_view name);
   const Column* find(std::string_view name) const;
   void clear();  ///< keeps columns and capacity
+  /// Copies one row of a table of the same columns.
+  void append(const Table& from, std::size_t row);
   /// Drops the rows from `to` on, half-read ones too.
   void truncate(std::size_t to);
   std::size_t bytes() const;

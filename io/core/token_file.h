@@ -10,22 +10,11 @@
 
 #include <memory>
 
+#include "io/core/field_spec.h"
 #include "io/core/table_parser.h"
 #include "runtime/base/result.h"
 
 namespace dlrun::io {
-
-struct TokenOptions {
-  enum class Type : std::uint8_t { kU16, kU32, kI32 };
-  enum class Tail : std::uint8_t { kDrop, kPad, kFail };
-  Type type = Type::kU16;
-  std::uint64_t sequence_length = 0;
-  Tail tail = Tail::kDrop;
-  std::int32_t separator = 0;             ///< ends a document
-  std::int32_t padding = 0;               ///< what kPad fills with
-  std::uint32_t vocabulary = 0x7fffffff;  ///< ids are below it
-  std::uint64_t document_tokens_max = 1u << 20;
-};
 
 class TokenParser final : public TableParser {
  public:

@@ -8,14 +8,12 @@
 
 namespace dlrun::io {
 
-Batcher::Batcher(const InputSpec& spec, const RecordParser& parser, std::uint64_t cols,
-                 std::uint64_t slot_bytes)
+Batcher::Batcher(const InputSpec& spec, std::unique_ptr<RowStore> store, std::uint64_t slot_bytes)
     : shuffle_(spec.shuffle),
       seed_(spec.seed),
       batch_rows_(std::max<std::uint64_t>(spec.batch_rows, 1)),
-      slot_bytes_(slot_bytes) {
-  parser.prepare(block_, cols);
-}
+      slot_bytes_(slot_bytes),
+      store_(std::move(store)) {}
 
 void Batcher::begin_split(SplitKey split, std::uint64_t skip) {
   DLRUN_ASSERT(empty() || split.pass == pass_);
@@ -25,14 +23,14 @@ void Batcher::begin_split(SplitKey split, std::uint64_t skip) {
   window_ = 0;
   work_[split] = Work{};
   compact();
-  window_bytes_at_ = block_.bytes();
+  window_bytes_at_ = store_->bytes();
 }
 
-std::uint64_t Batcher::window_bytes() const { return block_.bytes() - window_bytes_at_; }
+std::uint64_t Batcher::window_bytes() const { return store_->bytes() - window_bytes_at_; }
 
 void Batcher::close_window() {
   const std::size_t first = row_split_.size();
-  const std::size_t last = block_.rows();
+  const std::size_t last = store_->rows();
   const std::size_t at = order_.size();
   row_split_.resize(last, current_);
   for (std::size_t row = first; row < last; ++row)
@@ -47,10 +45,10 @@ void Batcher::close_window() {
   skip_ -= skipped;
   const auto begin = order_.begin() + static_cast<std::ptrdiff_t>(at);
   order_.erase(begin, begin + static_cast<std::ptrdiff_t>(skipped));
-  for (std::size_t i = at; i < order_.size(); ++i) entries_waiting_ += block_.entries(order_[i]);
+  for (std::size_t i = at; i < order_.size(); ++i) weight_waiting_ += store_->weight(order_[i]);
   work_[current_].rows_waiting += order_.size() - at;
   ++window_;
-  window_bytes_at_ = block_.bytes();
+  window_bytes_at_ = store_->bytes();
 }
 
 void Batcher::end_split() {
@@ -60,14 +58,14 @@ void Batcher::end_split() {
 
 bool Batcher::full_batch() const {
   const std::uint64_t rows = order_.size() - next_;
-  return rows >= batch_rows_ || batch_bytes(block_.kind, block_.with_fields, rows, entries_waiting_,
-                                            splits_waiting()) > slot_bytes_;
+  return rows >= batch_rows_ ||
+         store_->batch_bytes(rows, weight_waiting_, splits_waiting()) > slot_bytes_;
 }
 
 bool Batcher::exact_batch() const {
   return order_.size() - next_ <= batch_rows_ &&
-         batch_bytes(block_.kind, block_.with_fields, order_.size() - next_, entries_waiting_,
-                     splits_waiting()) <= slot_bytes_;
+         store_->batch_bytes(order_.size() - next_, weight_waiting_, splits_waiting()) <=
+             slot_bytes_;
 }
 
 std::uint64_t Batcher::splits_waiting() const {
@@ -77,20 +75,19 @@ std::uint64_t Batcher::splits_waiting() const {
 
 std::uint64_t Batcher::write(std::span<std::byte> slot) {
   DLRUN_ASSERT(!empty() && writing_.empty());
-  std::uint64_t entries = 0;
+  std::uint64_t weight = 0;
   std::size_t end = next_;
   std::vector<SplitPiece> pieces;
   while (end < order_.size() && end - next_ < batch_rows_) {
     const SplitKey split = row_split_[order_[end]];
     const bool another =
         pieces.empty() || SplitKey{pieces.back().split_id, pieces.back().pass} != split;
-    const std::uint64_t more = entries + block_.entries(order_[end]);
-    if (batch_bytes(block_.kind, block_.with_fields, end - next_ + 1, more,
-                    pieces.size() + (another ? 1 : 0)) > slot.size())
+    const std::uint64_t more = weight + store_->weight(order_[end]);
+    if (store_->batch_bytes(end - next_ + 1, more, pieces.size() + (another ? 1 : 0)) > slot.size())
       break;
     if (another) pieces.push_back({split.split_id, 0, split.pass, 0});
     ++pieces.back().rows;
-    entries = more;
+    weight = more;
     ++end;
   }
   DLRUN_ASSERT(end > next_);  // a slot holds any one record
@@ -103,10 +100,10 @@ std::uint64_t Batcher::write(std::span<std::byte> slot) {
     writing_.push_back(split);
   }
   const std::uint64_t bytes =
-      write_batch(block_, std::span(order_).subspan(next_, end - next_), pass_, pieces, slot);
+      store_->write(std::span(order_).subspan(next_, end - next_), pass_, pieces, slot);
   next_ = end;
-  entries_waiting_ -= entries;
-  if (2 * next_ >= order_.size() && row_split_.size() == block_.rows()) compact();
+  weight_waiting_ -= weight;
+  if (2 * next_ >= order_.size() && row_split_.size() == store_->rows()) compact();
   return bytes;
 }
 
@@ -137,28 +134,18 @@ std::vector<SplitKey> Batcher::open_splits() const {
   return open;
 }
 
-/// Only between windows: every row of the block is in order_.
+/// Only between windows: every row of the store is in order_.
 void Batcher::compact() {
   if (next_ == 0) return;
-  spare_.clear();
-  spare_.kind = block_.kind;
-  spare_.with_fields = block_.with_fields;
-  spare_.cols = block_.cols;
+  const auto kept = std::span(order_).subspan(next_);
+  store_->keep(kept);
   std::vector<SplitKey> kept_split;
-  if (next_ == order_.size()) {
-    block_.clear();
-  } else {
-    for (std::size_t i = next_; i < order_.size(); ++i) {
-      spare_.append(block_, order_[i]);
-      kept_split.push_back(row_split_[order_[i]]);
-    }
-    std::swap(block_, spare_);
-  }
+  for (const std::uint32_t row : kept) kept_split.push_back(row_split_[row]);
   row_split_ = std::move(kept_split);
   order_.resize(row_split_.size());
   for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<std::uint32_t>(i);
   next_ = 0;
-  window_bytes_at_ = block_.bytes();
+  window_bytes_at_ = store_->bytes();
 }
 
 }  // namespace dlrun::io

@@ -6,30 +6,31 @@
 /// split ends are looked for before a batch that might be the last goes out (exact_batch).
 /// Order: rows of a window (what was parsed between two close_window calls) are shuffled by (seed,
 /// pass, split, window).
-/// Bounds: holds the rows that wait, at most about twice: moved together when half of the block is
+/// Bounds: holds the rows that wait, at most about twice: moved together when half of the store is
 /// spent.
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "io/core/record_block.h"
-#include "io/core/record_parser.h"
+#include "io/core/msg.h"
+#include "io/core/row_store.h"
 
 namespace dlrun::io {
 
 class Batcher {
  public:
-  Batcher(const InputSpec& spec, const RecordParser& parser, std::uint64_t cols,
-          std::uint64_t slot_bytes);
+  /// `store`: empty (make_store).
+  Batcher(const InputSpec& spec, std::unique_ptr<RowStore> store, std::uint64_t slot_bytes);
 
-  // Reading: begin_split, (parse into block(), close_window)..., end_split. Rows of another pass
+  // Reading: begin_split, (parse into store(), close_window)..., end_split. Rows of another pass
   // must be out before.
   /// The first `skip` of its rows are left out: the consumer has them.
   void begin_split(SplitKey split, std::uint64_t skip = 0);
-  RecordBlock& block() { return block_; }
+  RowStore& store() { return *store_; }
   std::uint64_t window_bytes() const;  ///< parsed since the last close_window
   void close_window();
   void end_split();
@@ -65,12 +66,11 @@ class Batcher {
   const std::uint64_t seed_;
   const std::uint64_t batch_rows_;
   const std::uint64_t slot_bytes_;
-  RecordBlock block_;
-  RecordBlock spare_;                  ///< recycled by compact()
-  std::vector<SplitKey> row_split_;    ///< of each row of the block that a window closed over
-  std::vector<std::uint32_t> order_;   ///< rows of the block in the order they go out
-  std::size_t next_ = 0;               ///< in order_
-  std::uint64_t entries_waiting_ = 0;  ///< values of order_[next_..]
+  const std::unique_ptr<RowStore> store_;
+  std::vector<SplitKey> row_split_;   ///< of each row of the store that a window closed over
+  std::vector<std::uint32_t> order_;  ///< rows of the store in the order they go out
+  std::size_t next_ = 0;              ///< in order_
+  std::uint64_t weight_waiting_ = 0;  ///< of order_[next_..]
   std::uint32_t pass_ = 0;
   SplitKey current_;
   std::uint64_t skip_ = 0;  ///< rows of current_ still to leave out

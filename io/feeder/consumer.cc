@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "io/feeder/row_reader.h"
 #include "io/feeder/shape.h"
 
 namespace dlrun::io {
@@ -12,7 +13,6 @@ namespace {
 constexpr Duration kWaitMin = std::chrono::milliseconds(20);
 constexpr Duration kWaitMax = std::chrono::milliseconds(500);
 constexpr Duration kSleepMax = std::chrono::seconds(1);
-constexpr std::uint64_t kBadRecordsShown = 10;
 constexpr Duration kAskEvery = std::chrono::milliseconds(500);  ///< a lease should last this long,
 constexpr Duration kAskSeldom = std::chrono::seconds(4);        ///< and not longer
 constexpr Duration kDoneWithin = std::chrono::milliseconds(500);
@@ -37,7 +37,6 @@ Consumer::Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progres
       pump_(pump),
       socket_(std::move(socket)),
       mailbox_(std::make_shared<Mailbox>()),
-      parser_(admit_.input),
       lease_ahead_(limits.lease_ahead),
       on_finished_(std::move(on_finished)),
       thread_([this] {
@@ -71,12 +70,26 @@ Status Consumer::attach() {
   }
   DLRUN_ASSIGN(const auto files, source_.list(spec_.uris, limits_.files_max));
   DLRUN_TRY(link_.files(admit_.consumer, spec_.name, files, limits_.request_timeout));
-  DLRUN_ASSIGN(const InputShape shape, look_at(source_, files, spec_));
-  const PipeGeometry geometry = geometry_for(spec_, shape, limits_.slot_bytes_max);
+  DLRUN_ASSIGN(shape_, look_at(source_, files, spec_));
+  DLRUN_TRY(open_quarantine());
+  const PipeGeometry geometry = geometry_for(spec_, shape_, limits_.slot_bytes_max);
   DLRUN_ASSIGN(writer_, PipeWriter::create(std::move(socket_), spec_.name, geometry));
-  batcher_.emplace(spec_, parser_, shape.cols, writer_->slot_bytes());
-  DLRUN_ASSIGN(const SplitTable splits, SplitTable::make(files, spec_.split_bytes));
+  batcher_.emplace(spec_, make_store(spec_, shape_), writer_->slot_bytes());
+  DLRUN_ASSIGN(const SplitTable splits, SplitTable::make(files, split_bytes_of(spec_)));
   resume(splits);
+  return {};
+}
+
+Status Consumer::open_quarantine() {
+  std::unique_ptr<Quarantine> quarantine;
+  if (spec_.on_bad_record == OnBadRecord::kQuarantine) {
+    DLRUN_ASSIGN(quarantine, Quarantine::open(spec_.quarantine, limits_.quarantine_bytes_max));
+  }
+  bad_records_.emplace(spec_.on_bad_record, spec_.bad_records_max, std::move(quarantine),
+                       [this](const std::string& place) {
+                         std::fprintf(stderr, "dlrun feeder: input %s: skipped %s\n",
+                                      spec_.name.c_str(), place.c_str());
+                       });
   return {};
 }
 
@@ -247,13 +260,13 @@ Consumer::Step Consumer::step() {
     current_ = std::move(leased_.front().split);
     const std::uint64_t skip = leased_.front().skip;
     leased_.pop_front();
-    auto reader = open_chunks(source_, *current_, {});
+    batcher_->begin_split({current_->id, current_->pass}, skip);
+    auto reader = open_rows(source_, *current_, spec_, shape_, batcher_->store(), *bad_records_);
     if (!reader) {
       fail_input(reader.error());
       return Step::kProgress;
     }
     reader_ = std::move(*reader);
-    batcher_->begin_split({current_->id, current_->pass}, skip);
     return Step::kProgress;
   }
   if (!end_of_input_) return Step::kIdle;
@@ -290,54 +303,20 @@ Consumer::Step Consumer::put_marks(std::uint32_t passes) {
 }
 
 Consumer::Step Consumer::read_some() {
-  auto chunk = reader_->next();
-  const bool damaged = !chunk && chunk.error().code == Errc::kCorrupt;
-  if (!chunk && !damaged) {
-    fail_input(chunk.error());
+  const auto more = reader_->read();
+  if (!more) {
+    fail_input(more.error());
     return Step::kProgress;
   }
-  if (damaged)
-    bad_record(current_->uri, *reader_, {reader_->offset(), 1, chunk.error().context, true});
-  if (damaged || !*chunk) {
+  if (!*more) {
     batcher_->close_window();
     batcher_->end_split();
     reader_.reset();
     return Step::kProgress;
   }
-  if ((*chunk)->skipped_bytes != 0)
-    bad_record(current_->uri, *reader_,
-               {(*chunk)->offset, 1,
-                "record of " + std::to_string((*chunk)->skipped_bytes) + " bytes; at most " +
-                    std::to_string(kRecordBytesMax)});
-  std::string_view text = (*chunk)->text;
-  std::uint64_t offset = (*chunk)->offset;
-  while (!text.empty() && !failure_) {
-    const ParseProgress progress = parser_.parse(text, offset, batcher_->block());
-    text.remove_prefix(progress.consumed);
-    offset += progress.consumed;
-    if (progress.bad) bad_record(current_->uri, *reader_, *progress.bad);
-  }
   if (!spec_.shuffle || batcher_->window_bytes() >= limits_.window_bytes_max)
     batcher_->close_window();
   return Step::kProgress;
-}
-
-void Consumer::bad_record(const std::string& uri, ChunkReader& reader, const BadRecord& bad) {
-  ++bad_records_;
-  const bool skip =
-      spec_.on_bad_record == OnBadRecord::kSkip && bad_records_ <= spec_.bad_records_max;
-  if (skip && bad_records_ > kBadRecordsShown) return;
-  const auto line = reader.line_of(bad.offset);
-  const std::string place = describe(uri, line ? *line : 0, bad);
-  if (skip) {
-    std::fprintf(stderr, "dlrun feeder: input %s: skipped %s\n", spec_.name.c_str(), place.c_str());
-    return;
-  }
-  fail_input({Errc::kInvalidArgument, spec_.on_bad_record == OnBadRecord::kSkip
-                                          ? place + " (more than " +
-                                                std::to_string(spec_.bad_records_max) +
-                                                " bad records, which the job allows)"
-                                          : place});
 }
 
 void Consumer::fail_input(Error error) {

@@ -16,8 +16,9 @@
 ///
 /// Bounds: slots * slot_bytes of ring (geometry_for), one window of parsed records
 /// (window_bytes_max), lease_ahead splits. Bad records: the first one beyond the policy ends the
-/// input with its place. `bad_records_max` counts per consumer; a damaged compressed file counts as
-/// one, and its rest is left out.
+/// input with its place. `bad_records_max` counts per consumer; a fatal one (a damaged compressed
+/// file, a header that is another's) takes the rest of its file with it. A quarantine is a file of
+/// the feeder's node that its consumers share.
 
 #include <atomic>
 #include <cstdint>
@@ -34,9 +35,9 @@
 #include "io/feeder/agent_link.h"
 #include "io/feeder/batcher.h"
 #include "io/feeder/lease_pump.h"
+#include "io/feeder/row_reader.h"
 #include "io/pipe/segment.h"
 #include "io/pipe/writer.h"
-#include "io/source/chunk_reader.h"
 
 namespace dlrun::io {
 
@@ -44,6 +45,7 @@ struct ConsumerLimits {
   std::uint64_t slot_bytes_max = 16u << 20;
   std::uint64_t window_bytes_max = 32u << 20;  ///< parsed records shuffled together
   std::uint64_t files_max = 1'000'000;
+  std::uint64_t quarantine_bytes_max = 256u << 20;
   std::uint32_t lease_ahead = 2;        ///< at first
   std::uint32_t lease_ahead_max = 128;  ///< at most half of LedgerLimits::leases_per_consumer_max
   Duration request_timeout = std::chrono::seconds(10);
@@ -78,6 +80,7 @@ class Consumer {
   };
 
   Status attach();
+  Status open_quarantine();
   void resume(const SplitTable& splits);
   void loop();
   void tell_rest();
@@ -88,7 +91,6 @@ class Consumer {
   Step put_batch();
   Step put_marks(std::uint32_t passes);
   Step read_some();
-  void bad_record(const std::string& uri, ChunkReader& reader, const BadRecord& bad);
   void fail_input(Error error);
 
   const task::AdmitConsumer admit_;
@@ -100,7 +102,8 @@ class Consumer {
   LeasePump& pump_;
   pipe::Fd socket_;
   std::shared_ptr<Mailbox> mailbox_;
-  RecordParser parser_;
+  InputShape shape_;
+  std::optional<BadRecordPolicy> bad_records_;
   std::unique_ptr<PipeWriter> writer_;
   std::optional<Batcher> batcher_;
 
@@ -123,9 +126,8 @@ class Consumer {
 
   std::optional<Split> current_;
   const std::function<void()> on_finished_;
-  std::unique_ptr<ChunkReader> reader_;
+  std::unique_ptr<RowReader> reader_;
   std::uint32_t passes_marked_ = 0;
-  std::uint64_t bad_records_ = 0;
   std::optional<Error> failure_;
 
   std::atomic<bool> finished_ = false;

@@ -22,10 +22,20 @@ Result<std::unique_ptr<ByteStream>> ByteStream::open(std::unique_ptr<File> file)
   return std::unique_ptr<ByteStream>(new ByteStream(std::move(file), codec, std::move(decoder)));
 }
 
+std::unique_ptr<ByteStream> ByteStream::open_range(std::unique_ptr<File> file, std::uint64_t from,
+                                                   std::uint64_t to) {
+  std::unique_ptr<ByteStream> stream(new ByteStream(std::move(file), Codec::kNone, nullptr));
+  stream->at_ = from;
+  stream->to_ = to;
+  return stream;
+}
+
 Result<std::size_t> ByteStream::read(std::span<char> out) {
   if (error_) return tl::unexpected(*error_);
   if (decoder_) return decode(out);
-  DLRUN_ASSIGN(const std::size_t n, file_->read_at(at_, out));
+  const std::uint64_t left = to_ > at_ ? to_ - at_ : 0;
+  const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), left));
+  DLRUN_ASSIGN(const std::size_t n, file_->read_at(at_, out.first(want)));
   at_ += n;
   decoded_ += n;
   return n;

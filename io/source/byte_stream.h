@@ -24,6 +24,10 @@ class ByteStream {
   /// Looks at the first bytes to know the codec.
   static Result<std::unique_ptr<ByteStream>> open(std::unique_ptr<File> file);
 
+  /// Bytes [from, to) of a file as they are.
+  static std::unique_ptr<ByteStream> open_range(std::unique_ptr<File> file, std::uint64_t from,
+                                                std::uint64_t to);
+
   /// Fills `out` as far as the bytes go: less than asked only at the end, or before trouble, which
   /// the next read tells. 0 = the end.
   Result<std::size_t> read(std::span<char> out);
@@ -43,8 +47,9 @@ class ByteStream {
   const Codec codec_;
   std::unique_ptr<Decoder> decoder_;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  ///< what waits in the buffer
-  std::uint64_t at_ = 0;             ///< in the file, of buffer_[begin_]
+  std::size_t begin_ = 0, end_ = 0;       ///< what waits in the buffer
+  std::uint64_t at_ = 0;                  ///< in the file, of buffer_[begin_]
+  std::uint64_t to_ = ~std::uint64_t{0};  ///< not compressed: where it ends
   std::uint64_t decoded_ = 0;
   bool between_ = false;  ///< a member has ended
   bool over_ = false;

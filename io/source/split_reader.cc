@@ -125,17 +125,18 @@ Result<std::optional<TextChunk>> SplitReader::next() {
 }
 
 Result<std::uint64_t> SplitReader::line_of(std::uint64_t offset) {
-  std::uint64_t lines = 1;
+  if (offset < counted_to_) counted_to_ = counted_ = 0;
   std::vector<char> block(kScanBytes);
-  for (std::uint64_t at = 0; at < offset;) {
+  while (counted_to_ < offset) {
     const std::size_t want =
-        static_cast<std::size_t>(std::min<std::uint64_t>(kScanBytes, offset - at));
-    DLRUN_ASSIGN(const std::size_t got, file_->read_at(at, {block.data(), want}));
-    lines += static_cast<std::uint64_t>(std::count(block.begin(), block.begin() + got, '\n'));
+        static_cast<std::size_t>(std::min<std::uint64_t>(kScanBytes, offset - counted_to_));
+    DLRUN_ASSIGN(const std::size_t got, file_->read_at(counted_to_, {block.data(), want}));
+    const auto end = block.begin() + static_cast<std::ptrdiff_t>(got);
+    counted_ += static_cast<std::uint64_t>(std::count(block.begin(), end, '\n'));
+    counted_to_ += got;
     if (got < want) break;
-    at += got;
   }
-  return lines;
+  return counted_ + 1;
 }
 
 }  // namespace dlrun::io

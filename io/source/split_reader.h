@@ -29,7 +29,7 @@ class SplitReader final : public ChunkReader {
                                                    Options options);
 
   Result<std::optional<TextChunk>> next() override;
-  /// Counts from the start of the file: O(offset).
+  /// Counts from where the last call counted to, or from the start of the file.
   Result<std::uint64_t> line_of(std::uint64_t offset) override;
   std::uint64_t offset() const override { return at_; }
 
@@ -44,6 +44,8 @@ class SplitReader final : public ChunkReader {
   Options options_;
   bool started_ = false;
   std::uint64_t at_ = 0;  ///< where the next line starts
+  std::uint64_t counted_to_ = 0;
+  std::uint64_t counted_ = 0;  ///< newlines before it
   std::vector<char> buffer_;
 };
 

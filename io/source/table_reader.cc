@@ -6,14 +6,16 @@
 namespace dlrun::io {
 
 TableReader::TableReader(std::string uri, std::unique_ptr<ByteStream> stream,
-                         std::unique_ptr<TableParser> parser, BadRecordGate& gate,
-                         Quarantine* quarantine)
+                         std::unique_ptr<TableParser> parser, BadRecordPolicy& policy,
+                         FilePart part)
     : uri_(std::move(uri)),
       stream_(std::move(stream)),
       parser_(std::move(parser)),
-      gate_(gate),
-      quarantine_(quarantine),
-      buffer_(kStreamBytes) {}
+      policy_(policy),
+      buffer_(kStreamBytes),
+      offset_(part.offset),
+      lines_(part.record),
+      to_end_(part.to_end) {}
 
 Result<bool> TableReader::read(Table& table) {
   if (over_) return false;
@@ -37,7 +39,7 @@ Result<bool> TableReader::read(Table& table) {
       if (!more) broken_ = more.error();
     }
   }
-  const bool whole = last_ && !broken_;  // what a broken stream left behind is no record
+  const bool whole = last_ && to_end_ && !broken_;  // what a broken stream left behind is no record
   const bool text = parser_->is_text();
   const auto newlines = [](std::string_view bytes) {
     return static_cast<std::uint64_t>(std::count(bytes.begin(), bytes.end(), '\n'));
@@ -74,11 +76,8 @@ Result<bool> TableReader::read(Table& table) {
 }
 
 Result<bool> TableReader::judge(const BadRecord& bad, std::uint64_t line, std::string_view raw) {
-  const auto verdict = gate_.judge(uri_, line, bad, raw);
   over_ = true;
-  if (!verdict.quarantine.empty() && quarantine_ != nullptr)
-    DLRUN_TRY(quarantine_->append(verdict.quarantine));
-  if (verdict.over) return tl::unexpected(*verdict.over);
+  DLRUN_TRY(policy_.judge(uri_, line, bad, raw));
   over_ = bad.fatal;
   return !bad.fatal;
 }

@@ -11,19 +11,24 @@
 #include <string>
 #include <vector>
 
-#include "io/core/bad_record_gate.h"
 #include "io/core/table_parser.h"
+#include "io/source/bad_record_policy.h"
 #include "io/source/byte_stream.h"
-#include "io/source/quarantine.h"
 
 namespace dlrun::io {
 
+/// What of a file the stream gives: records of one length, whole ones.
+struct FilePart {
+  std::uint64_t offset = 0;  ///< of its first byte
+  std::uint64_t record = 0;  ///< records before it
+  bool to_end = true;        ///< it ends with the file
+};
+
 class TableReader {
  public:
-  /// `parser`: new. `gate` and `quarantine` (null unless the policy is quarantine) are of the
-  /// input: they outlive it.
+  /// `parser`: new. `policy` is of the input: it outlives the reader.
   TableReader(std::string uri, std::unique_ptr<ByteStream> stream,
-              std::unique_ptr<TableParser> parser, BadRecordGate& gate, Quarantine* quarantine);
+              std::unique_ptr<TableParser> parser, BadRecordPolicy& policy, FilePart part = {});
 
   /// Appends what the next piece of the file holds, often nothing; false at the end of the file.
   /// After an error the reader is over.
@@ -36,12 +41,12 @@ class TableReader {
   const std::string uri_;
   std::unique_ptr<ByteStream> stream_;
   std::unique_ptr<TableParser> parser_;
-  BadRecordGate& gate_;
-  Quarantine* const quarantine_;
+  BadRecordPolicy& policy_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;
   std::uint64_t offset_ = 0;  ///< decoded, of buffer_[begin_]
   std::uint64_t lines_ = 0;   ///< newlines, or records, before it
+  const bool to_end_;
   bool last_ = false;
   bool over_ = false;
   std::optional<Error> broken_;  ///< the stream's error: what came before it first

@@ -16,7 +16,7 @@ Module attributes once init() has run: rank, world, role, job, job_name, generat
 """
 
 from ._errors import DeadlineExceeded, DlrunError, NotFound, NotInTask
-from ._input import Batch, Input
+from ._input import Batch, Bytes, Input, Lists
 from ._session import (
     barrier,
     finalize,
@@ -35,7 +35,7 @@ from ._table import Table
 __version__ = "0.1.0"
 
 __all__ = [
-    "Batch", "DeadlineExceeded", "DlrunError", "Input", "NotFound", "NotInTask", "Table",
+    "Batch", "Bytes", "DeadlineExceeded", "DlrunError", "Input", "Lists", "NotFound", "NotInTask", "Table",
     "barrier", "finalize", "init", "initialized", "input", "leave", "progress", "ready", "session", "stop_requested", "table",
     "rank", "world", "role", "job", "job_name", "generation", "shards", "inputs",
 ]

@@ -11,7 +11,9 @@ import numpy as np
 
 from . import _errors, _lib
 
-PASS_END, CSR, MATRIX = 0, 1, 2
+PASS_END, CSR, MATRIX, TABLE = 0, 1, 2, 3
+_TYPES = {1: "|u1", 2: "<i4", 3: "<i8", 4: "<u8", 5: "<f4", 6: "<f8"}
+_BYTES = 7
 _SLICE_MS = 200  # so that a signal handler of Python gets its turn while the feeder is slow
 
 
@@ -58,8 +60,83 @@ def _view(lease, address, shape, dtype):
     return np.asarray(_Column(lease, address, shape, dtype))
 
 
+class Bytes:
+    """A column of byte strings of any length: value i is data[offsets[i]:offsets[i + 1]]. Two numpy views; text is UTF-8.
+
+    column[i] gives bytes, tolist() all of them, to_numpy() an array of str (errors as bytes.decode gives them).
+    """
+
+    __slots__ = ("data", "offsets")
+
+    def __init__(self, data, offsets):
+        self.data, self.offsets = data, offsets
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i):
+        if not -len(self) <= i < len(self):
+            raise IndexError("value %d of %d" % (i, len(self)))
+        i %= len(self)
+        return self.data[self.offsets[i]:self.offsets[i + 1]].tobytes()
+
+    def tolist(self):
+        data = self.data.tobytes()
+        return [data[begin:end] for begin, end in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist())]
+
+    def to_numpy(self, encoding="utf-8"):
+        out = np.empty(len(self), object)
+        out[:] = [value.decode(encoding) for value in self.tolist()]
+        return out
+
+    def copy(self):
+        return Bytes(self.data.copy(), self.offsets.copy())
+
+
+class Lists:
+    """A column of lists: row r has the values values[offsets[r]:offsets[r + 1]]. `values` is an array or Bytes."""
+
+    __slots__ = ("values", "offsets")
+
+    def __init__(self, values, offsets):
+        self.values, self.offsets = values, offsets
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row):
+        if not -len(self) <= row < len(self):
+            raise IndexError("row %d of %d" % (row, len(self)))
+        row %= len(self)
+        begin, end = int(self.offsets[row]), int(self.offsets[row + 1])
+        if isinstance(self.values, Bytes):
+            return [self.values[i] for i in range(begin, end)]
+        return self.values[begin:end]
+
+    def copy(self):
+        return Lists(self.values.copy(), self.offsets.copy())
+
+
+def _column(lease, raw, rows):
+    if raw.type == _BYTES:
+        values = Bytes(_view(lease, raw.data, (raw.data_bytes,), "|u1"), _view(lease, raw.value_offsets, (raw.values + 1,), "<i8"))
+    elif raw.width > 1:
+        values = _view(lease, raw.data, (rows, raw.width), _TYPES[raw.type])
+    else:
+        values = _view(lease, raw.data, (raw.values,), _TYPES[raw.type])
+    if raw.width == 0:
+        return Lists(values, _view(lease, raw.row_offsets, (rows + 1,), "<i8"))
+    if raw.type == _BYTES and raw.width > 1:
+        return Lists(values, np.arange(rows + 1, dtype=np.int64) * raw.width)
+    return values
+
+
 class Batch:
     """Rows of one batch, read-only.
+
+    Of a typed format (docs/io.md): columns, a dict of name -> array [rows] or [rows, width], Bytes (text), or Lists; and
+    batch["price"] is columns["price"]. valid, a dict of name -> bool [rows], has the columns that may miss a value (which
+    is then 0 or empty). Of libsvm, libffm and csv without columns:
 
     labels   float32 [rows]
     dense    float32 [rows, columns], or None
@@ -68,15 +145,19 @@ class Batch:
     pass_    the trip over the data that it belongs to, from 0
     """
 
-    __slots__ = ("pass_", "rows", "labels", "dense", "offsets", "ids", "values", "fields")
+    __slots__ = ("pass_", "rows", "labels", "dense", "offsets", "ids", "values", "fields", "columns", "valid")
 
     @classmethod
     def _of(cls, handle, raw):
         lease = _Lease(handle, raw.lease)
         self = cls()
         self.pass_, self.rows = raw.pass_, raw.rows
+        self.labels = self.dense = self.offsets = self.ids = self.values = self.fields = None
+        self.columns, self.valid = {}, {}
+        if raw.layout == TABLE:
+            self._read_columns(handle, lease, raw)
+            return self
         self.labels = _view(lease, raw.labels, (raw.rows,), "<f4")
-        self.dense = self.offsets = self.ids = self.values = self.fields = None
         if raw.layout == MATRIX:
             self.dense = _view(lease, raw.dense, (raw.rows, raw.columns), "<f4")
         else:
@@ -87,10 +168,27 @@ class Batch:
                 self.fields = _view(lease, raw.fields, (raw.nnz,), "<u4")
         return self
 
+    def _read_columns(self, handle, lease, raw):
+        column = _lib.RawColumn(struct_size=ctypes.sizeof(_lib.RawColumn))
+        for index in range(raw.columns):
+            handle.library.call("dlrun_input_column", handle.pointer, raw.lease, index, ctypes.byref(column))
+            name = ctypes.string_at(column.name, column.name_bytes).decode("utf-8", "surrogateescape")
+            self.columns[name] = _column(lease, column, raw.rows)
+            if column.valid:
+                self.valid[name] = _view(lease, column.valid, (raw.rows,), "|b1")
+
+    def __getitem__(self, name):
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise KeyError("no column %r; there are %s" % (name, ", ".join(self.columns) or "none")) from None
+
     def __len__(self):
         return self.rows
 
     def __repr__(self):
+        if self.columns:
+            return "<dlrun.Batch pass %d, rows %d, columns %s>" % (self.pass_, self.rows, ", ".join(self.columns))
         shape = "nnz %d" % len(self.ids) if self.dense is None else "columns %d" % self.dense.shape[1]
         return "<dlrun.Batch pass %d, rows %d, %s>" % (self.pass_, self.rows, shape)
 
@@ -101,6 +199,8 @@ class Batch:
         for name in ("labels", "dense", "offsets", "ids", "values", "fields"):
             array = getattr(self, name)
             setattr(twin, name, None if array is None else array.copy())
+        twin.columns = {name: column.copy() for name, column in self.columns.items()}
+        twin.valid = {name: valid.copy() for name, valid in self.valid.items()}
         return twin
 
     def unique(self):

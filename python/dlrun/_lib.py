@@ -43,6 +43,14 @@ class RawBatch(ctypes.Structure):
     ]
 
 
+class RawColumn(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t), ("type", c_int32), ("reserved", c_uint32), ("name", c_void_p), ("name_bytes", c_uint64),
+        ("width", c_uint64), ("values", c_uint64), ("data", c_void_p), ("data_bytes", c_uint64), ("value_offsets", c_void_p),
+        ("row_offsets", c_void_p), ("valid", c_void_p),
+    ]
+
+
 _SIGNATURES = {
     "dlrun_session_open": [POINTER(SessionOptions), POINTER(c_void_p)],
     "dlrun_session_get_info": [c_void_p, POINTER(SessionInfo)],
@@ -62,6 +70,7 @@ _SIGNATURES = {
     "dlrun_input_open": [c_void_p, c_char_p, c_int64, POINTER(c_void_p)],
     "dlrun_input_held_max": [c_void_p, POINTER(c_uint32)],
     "dlrun_input_next": [c_void_p, POINTER(RawBatch), c_int64],
+    "dlrun_input_column": [c_void_p, c_uint64, c_uint64, POINTER(RawColumn)],
     "dlrun_input_release": [c_void_p, c_uint64],
 }
 # What waits for others: shards, ranks, a feeder.
@@ -148,5 +157,5 @@ def milliseconds(timeout):
     return max(1, int(timeout * 1000))
 
 
-__all__ = ["ABI_VERSION", "InputInfo", "Library", "RawBatch", "SessionInfo", "SessionOptions", "TableOptions", "byref", "load",
+__all__ = ["ABI_VERSION", "InputInfo", "Library", "RawBatch", "RawColumn", "SessionInfo", "SessionOptions", "TableOptions", "byref", "load",
            "milliseconds"]

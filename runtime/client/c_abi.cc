@@ -171,6 +171,7 @@ constexpr std::size_t kInputInfoV1 = offsetof(dlrun_input_info, batch_rows) + si
 constexpr std::size_t kTableOptionsV1 =
     offsetof(dlrun_table_options, staleness) + sizeof(std::uint32_t);
 constexpr std::size_t kBatchV1 = offsetof(dlrun_batch, dense) + sizeof(const float*);
+constexpr std::size_t kColumnV1 = offsetof(dlrun_column, valid) + sizeof(const uint8_t*);
 
 }  // namespace
 
@@ -435,9 +436,14 @@ int dlrun_input_next(dlrun_input* input, dlrun_batch* batch, int64_t timeout_ms)
     facts.layout = DLRUN_PASS_END;
     if (!view.pass_ended) {
       const bool matrix = view.kind == dlrun::io::BatchKind::kDense;
-      facts.layout = matrix ? DLRUN_MATRIX : DLRUN_CSR;
       facts.lease = view.sequence + 1;
       facts.rows = view.rows;
+      if (view.kind == dlrun::io::BatchKind::kTable) {
+        facts.layout = DLRUN_TABLE;
+        facts.columns = view.columns.size();
+        return write_struct(facts, batch, kBatchV1);
+      }
+      facts.layout = matrix ? DLRUN_MATRIX : DLRUN_CSR;
       facts.labels = view.labels.data();
       if (matrix) {
         facts.columns = view.cols;
@@ -451,6 +457,27 @@ int dlrun_input_next(dlrun_input* input, dlrun_batch* batch, int64_t timeout_ms)
       }
     }
     return write_struct(facts, batch, kBatchV1);
+  });
+}
+
+int dlrun_input_column(dlrun_input* input, uint64_t lease, uint64_t index, dlrun_column* column) {
+  return guarded([&]() -> Status {
+    if (input == nullptr || column == nullptr)
+      return null_argument(input == nullptr ? "input" : "column");
+    if (lease == 0) return dlrun::fail(Errc::kInvalidArgument, "a mark has no columns");
+    DLRUN_ASSIGN(const auto view, input->input->column(lease - 1, index));
+    dlrun_column facts{};
+    facts.type = static_cast<int32_t>(view.type);
+    facts.name = view.name.data();
+    facts.name_bytes = view.name.size();
+    facts.width = view.width;
+    facts.values = view.values;
+    facts.data = view.data.data();
+    facts.data_bytes = view.data.size();
+    facts.value_offsets = view.value_offsets.empty() ? nullptr : view.value_offsets.data();
+    facts.row_offsets = view.row_offsets.empty() ? nullptr : view.row_offsets.data();
+    facts.valid = view.valid.empty() ? nullptr : view.valid.data();
+    return write_struct(facts, column, kColumnV1);
   });
 }
 

@@ -106,6 +106,18 @@ Result<io::BatchView> Input::next(Duration timeout) {
   }
 }
 
+Result<io::ColumnView> Input::column(std::uint64_t sequence, std::uint64_t index) {
+  std::scoped_lock lock(held_mutex_);
+  const auto at = held_.find(sequence);
+  if (at == held_.end())
+    return fail(Errc::kInvalidArgument, "this batch is not held, or was released before");
+  const auto& columns = at->second.view.columns;
+  if (index >= columns.size())
+    return fail(Errc::kInvalidArgument,
+                "the batch has " + std::to_string(columns.size()) + " columns");
+  return columns[static_cast<std::size_t>(index)];
+}
+
 Status Input::release(std::uint64_t sequence) {
   DLRUN_TRY(session_->check_process());
   std::scoped_lock lock(held_mutex_);

@@ -33,6 +33,8 @@ class Input {
   /// Errors of io::PipeReader::next. A mark (pass_ended) needs no release; each pass has one.
   /// `sequence` rises by one or more per batch.
   Result<io::BatchView> next(Duration timeout);
+  /// A column of a table that is held. kInvalidArgument: not held, no such column.
+  Result<io::ColumnView> column(std::uint64_t sequence, std::uint64_t index);
   /// By BatchView::sequence. kInvalidArgument: not held.
   Status release(std::uint64_t sequence);
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "io/core/column_text.h"
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 #include "runtime/jobspec/spec_rules.h"
@@ -16,7 +17,23 @@
 namespace dlrun::jobspec {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFormats = {"libsvm", "libffm", "csv", "tsv"};
+constexpr std::array<std::string_view, 11> kFormats = {
+    "libsvm",    "libffm",   "csv", "tsv", "jsonl", "tfrecord",
+    "tfexample", "recordio", "npy", "idx", "tokens"};
+constexpr std::uint64_t kRecordBytesMost = 64u << 20;
+
+io::Format format_of(std::string_view word, bool columns) {
+  if (word == "libffm") return io::Format::kLibffm;
+  if (word == "csv" || word == "tsv") return columns ? io::Format::kTable : io::Format::kCsv;
+  if (word == "jsonl") return io::Format::kJsonLines;
+  if (word == "tfrecord") return io::Format::kTfRecord;
+  if (word == "tfexample") return io::Format::kTfExample;
+  if (word == "recordio") return io::Format::kRecordIo;
+  if (word == "npy") return io::Format::kNpy;
+  if (word == "idx") return io::Format::kIdx;
+  if (word == "tokens") return io::Format::kTokens;
+  return io::Format::kLibsvm;
+}
 
 }  // namespace
 
@@ -284,8 +301,10 @@ void JobReader::input(const Node::Member& member) {
   input.name = member.key;
   if (const auto bad = check_input_name(member.key)) problem(member.at, *bad);
   bool delimiter = false;
+  std::optional<Mark> columns, of_csv, of_tokens;  ///< where a key that suits few formats stands
   std::string format;
   constexpr auto kU64Max = std::numeric_limits<std::uint64_t>::max();
+  constexpr auto kI32Max = std::numeric_limits<std::int32_t>::max();
   table(member.value, where,
         {
             {"uri", [&](const Node& n) { input.uris.insert(input.uris.begin(), bytes(n, "uri")); }},
@@ -336,13 +355,74 @@ void JobReader::input(const Node::Member& member) {
              }},
             {"on_bad_record",
              [&](const Node& n) {
-               input.on_bad_record = choice(n, "on_bad_record", {"fail", "skip"}) == 1
-                                         ? io::OnBadRecord::kSkip
-                                         : io::OnBadRecord::kFail;
+               input.on_bad_record = static_cast<io::OnBadRecord>(
+                   choice(n, "on_bad_record", {"fail", "skip", "quarantine"}));
              }},
             {"bad_records_max",
              [&](const Node& n) {
                input.bad_records_max = integer<std::uint64_t>(n, "bad_records_max", 0, kU64Max);
+             }},
+            {"quarantine",
+             [&](const Node& n) {
+               input.quarantine = bytes(n, "quarantine");
+               if (!input.quarantine.starts_with('/'))
+                 problem(n.at, "quarantine must be the absolute path of a file");
+             }},
+            {"record_bytes_max",
+             [&](const Node& n) {
+               const std::int64_t value = size(n, "record_bytes_max");
+               if (value < 1 || static_cast<std::uint64_t>(value) > kRecordBytesMost)
+                 return problem(n.at, "record_bytes_max must be 1 byte to 64MiB");
+               input.record_bytes_max = static_cast<std::uint64_t>(value);
+             }},
+            {"columns",
+             [&](const Node& n) {
+               columns = n.at;
+               read_columns(n, input);
+             }},
+            {"missing",
+             [&](const Node& n) {
+               of_csv = n.at;
+               input.missing = bytes_list(n, "missing");
+             }},
+            {"newlines_in_quotes",
+             [&](const Node& n) {
+               of_csv = n.at;
+               input.newlines_in_quotes = boolean(n, "newlines_in_quotes");
+             }},
+            {"token_type",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.type = static_cast<io::TokenOptions::Type>(
+                   choice(n, "token_type", {"u16", "u32", "i32"}));
+             }},
+            {"sequence_length",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.sequence_length =
+                   integer<std::uint64_t>(n, "sequence_length", 0, io::kFieldWidthMax);
+             }},
+            {"tail",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.tail =
+                   static_cast<io::TokenOptions::Tail>(choice(n, "tail", {"drop", "pad", "fail"}));
+             }},
+            {"separator",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.separator = integer<std::int32_t>(n, "separator", 0, kI32Max);
+             }},
+            {"padding",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.padding = integer<std::int32_t>(n, "padding", 0, kI32Max);
+             }},
+            {"vocabulary",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.vocabulary =
+                   integer<std::uint32_t>(n, "vocabulary", 1, static_cast<std::uint32_t>(kI32Max));
              }},
         });
   if (input.uris.empty() ||
@@ -350,11 +430,40 @@ void JobReader::input(const Node::Member& member) {
     problem(member.at, fmt::format("{} needs a 'uri' or 'uris'", where));
   else if (format.empty())
     format = format_of_names(input, member.at);
-  input.format = format == "libffm"                   ? io::Format::kLibffm
-                 : format == "csv" || format == "tsv" ? io::Format::kCsv
-                                                      : io::Format::kLibsvm;
+  input.format = format_of(format, columns.has_value());
+  if (columns && !io::has_schema(input.format))
+    problem(*columns, "columns belongs to csv, tsv, jsonl and tfexample");
+  if (of_csv && input.format != io::Format::kTable)
+    problem(*of_csv, "missing and newlines_in_quotes belong to csv and tsv with columns");
+  if (of_tokens && input.format != io::Format::kTokens)
+    problem(*of_tokens, "this key belongs to format = \"tokens\"");
+  if (input.quarantine.empty() == (input.on_bad_record == io::OnBadRecord::kQuarantine))
+    problem(member.at, "on_bad_record = \"quarantine\" and quarantine = \"/FILE\" belong together");
   if (format == "tsv" && !delimiter) input.delimiter = '\t';
   spec_.inputs.push_back(std::move(input));
+}
+
+/// ["price: float32", ...] or "infer".
+void JobReader::read_columns(const Node& node, io::InputSpec& input) {
+  if (node.kind == Node::Kind::kString) {
+    if (text(node, "columns") != "infer")
+      problem(node.at, "columns must be a list, as in [\"price: float32\"], or \"infer\"");
+    return;
+  }
+  if (!want(node, Node::Kind::kList, "columns") || !at_most(node, io::kFieldsMax, "columns"))
+    return;
+  if (node.items.empty()) problem(node.at, "columns names none; \"infer\" leaves it to the data");
+  for (const Node& item : node.items) {
+    auto field = io::read_column(text(item, "a column"));
+    if (!field) {
+      problem(item.at, field.error().context);
+      continue;
+    }
+    const auto same = [&](const io::FieldSpec& other) { return other.name == field->name; };
+    if (std::any_of(input.columns.begin(), input.columns.end(), same))
+      problem(item.at, fmt::format("two columns are named '{}'", field->name));
+    input.columns.push_back(std::move(*field));
+  }
 }
 
 void JobReader::output(const Node::Member& member) {

@@ -45,6 +45,7 @@ class JobReader {
   sched::Labels labels(const Node& node, std::string_view where);
   void role(const Node::Member& member, const cluster::EnvList& common);
   void input(const Node::Member& member);
+  void read_columns(const Node& node, io::InputSpec& input);
   cluster::Rlimits rlimits(const Node& node);
   std::vector<cluster::Cause> causes(const Node& node, std::string_view what);
   std::string format_of_names(const io::InputSpec& input, Mark at);

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "io/core/column_text.h"
 #include "runtime/jobspec/spec_rules.h"
 
 namespace dlrun::jobspec {
@@ -91,7 +92,22 @@ std::string_view format_name(io::Format format) {
     case io::Format::kLibffm:
       return "libffm";
     case io::Format::kCsv:
+    case io::Format::kTable:
       return "csv";
+    case io::Format::kJsonLines:
+      return "jsonl";
+    case io::Format::kTfRecord:
+      return "tfrecord";
+    case io::Format::kTfExample:
+      return "tfexample";
+    case io::Format::kRecordIo:
+      return "recordio";
+    case io::Format::kNpy:
+      return "npy";
+    case io::Format::kIdx:
+      return "idx";
+    case io::Format::kTokens:
+      return "tokens";
   }
   return "libsvm";
 }
@@ -109,8 +125,30 @@ Json input_json(const io::InputSpec& input) {
   out["shuffle"] = input.shuffle;
   out["seed"] = input.seed;
   out["split_bytes"] = input.split_bytes;
-  out["on_bad_record"] = input.on_bad_record == io::OnBadRecord::kSkip ? "skip" : "fail";
+  static constexpr const char* kPolicies[] = {"fail", "skip", "quarantine"};
+  out["on_bad_record"] = kPolicies[static_cast<std::size_t>(input.on_bad_record)];
   out["bad_records_max"] = input.bad_records_max;
+  if (!input.quarantine.empty()) out["quarantine"] = bytes_to_json(input.quarantine);
+  if (io::is_table(input.format)) out["record_bytes_max"] = input.record_bytes_max;
+  if (io::has_schema(input.format)) {
+    if (input.columns.empty()) out["columns"] = "infer";
+    for (const io::FieldSpec& field : input.columns)
+      out["columns"].push_back(io::column_text(field));
+  }
+  if (input.format == io::Format::kTable) {
+    out["missing"] = bytes_list(input.missing);
+    out["newlines_in_quotes"] = input.newlines_in_quotes;
+  }
+  if (input.format == io::Format::kTokens) {
+    static constexpr const char* kTypes[] = {"u16", "u32", "i32"};
+    static constexpr const char* kTails[] = {"drop", "pad", "fail"};
+    out["token_type"] = kTypes[static_cast<std::size_t>(input.tokens.type)];
+    out["sequence_length"] = input.tokens.sequence_length;
+    out["tail"] = kTails[static_cast<std::size_t>(input.tokens.tail)];
+    out["separator"] = input.tokens.separator;
+    out["padding"] = input.tokens.padding;
+    out["vocabulary"] = input.tokens.vocabulary;
+  }
   return out;
 }
 

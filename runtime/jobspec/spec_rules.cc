@@ -124,8 +124,9 @@ std::optional<std::string> check_role_program(const cluster::RoleSpec& role) {
 
 std::string_view format_of_name(std::string_view path) {
   static constexpr std::pair<std::string_view, std::string_view> kEndings[] = {
-      {"libsvm", "libsvm"}, {"svm", "libsvm"}, {"svmlight", "libsvm"}, {"libffm", "libffm"},
-      {"ffm", "libffm"},    {"csv", "csv"},    {"tsv", "tsv"}};
+      {"libsvm", "libsvm"}, {"svm", "libsvm"}, {"svmlight", "libsvm"},   {"libffm", "libffm"},
+      {"ffm", "libffm"},    {"csv", "csv"},    {"tsv", "tsv"},           {"jsonl", "jsonl"},
+      {"ndjson", "jsonl"},  {"npy", "npy"},    {"tfrecord", "tfrecord"}, {"tfrecords", "tfrecord"}};
   static constexpr std::string_view kPacked[] = {"gz", "zst", "xz", "bz2"};
   for (bool packed = false;; packed = true) {
     const auto dot = path.find_last_of("./");

@@ -62,6 +62,31 @@ struct InputSpec {
   splitBytes @11 :UInt64;
   onBadRecord @12 :UInt8;
   badRecordsMax @13 :UInt64;
+  columns @14 :List(Column);
+  missing @15 :List(Data);
+  newlinesInQuotes @16 :Bool;
+  recordBytesMax @17 :UInt64 = 262144;
+  tokens @18 :TokenOptions;
+  quarantine @19 :Data;
+}
+
+# A column of a typed format.
+struct Column {
+  name @0 :Data;
+  type @1 :UInt8;
+  width @2 :UInt64;
+  mayMiss @3 :Bool;
+  buckets @4 :UInt64;
+  dictionary @5 :List(Data);
+}
+
+struct TokenOptions {
+  type @0 :UInt8;
+  sequenceLength @1 :UInt64;
+  tail @2 :UInt8;
+  separator @3 :Int32;
+  padding @4 :Int32;
+  vocabulary @5 :UInt32 = 2147483647;
 }
 
 # `count` slots in a row live on `shard`.

@@ -72,6 +72,50 @@ Result<io::LeaseAnswer> get(schema::LeaseAnswer::Reader from) {
   return answer;
 }
 
+void put(schema::Column::Builder to, const io::FieldSpec& from) {
+  to.setName(data_of(from.name));
+  to.setType(static_cast<std::uint8_t>(from.type));
+  to.setWidth(from.width);
+  to.setMayMiss(from.may_miss);
+  to.setBuckets(from.buckets);
+  put(to.initDictionary(from.dictionary.size()), from.dictionary);
+}
+
+Result<io::FieldSpec> get(schema::Column::Reader from) {
+  io::FieldSpec field;
+  field.name = to_string(from.getName());
+  DLRUN_ASSIGN(field.type, get_enum(from.getType(), io::FieldType::kBoolean, "column type"));
+  if (static_cast<int>(field.type) == 0)
+    return fail(Errc::kCorrupt, "column type: unknown value 0");
+  field.width = from.getWidth();
+  field.may_miss = from.getMayMiss();
+  field.buckets = from.getBuckets();
+  field.dictionary = get(from.getDictionary());
+  return field;
+}
+
+void put(schema::TokenOptions::Builder to, const io::TokenOptions& from) {
+  to.setType(static_cast<std::uint8_t>(from.type));
+  to.setSequenceLength(from.sequence_length);
+  to.setTail(static_cast<std::uint8_t>(from.tail));
+  to.setSeparator(from.separator);
+  to.setPadding(from.padding);
+  to.setVocabulary(from.vocabulary);
+}
+
+Result<io::TokenOptions> get(schema::TokenOptions::Reader from) {
+  io::TokenOptions tokens;
+  DLRUN_ASSIGN(tokens.type,
+               get_enum(from.getType(), io::TokenOptions::Type::kI32, "type of tokens"));
+  tokens.sequence_length = from.getSequenceLength();
+  DLRUN_ASSIGN(tokens.tail,
+               get_enum(from.getTail(), io::TokenOptions::Tail::kFail, "tail of tokens"));
+  tokens.separator = from.getSeparator();
+  tokens.padding = from.getPadding();
+  tokens.vocabulary = from.getVocabulary();
+  return tokens;
+}
+
 void put(schema::InputSpec::Builder to, const io::InputSpec& from) {
   to.setName(from.name);
   put(to.initUris(from.uris.size()), from.uris);
@@ -87,13 +131,20 @@ void put(schema::InputSpec::Builder to, const io::InputSpec& from) {
   to.setSplitBytes(from.split_bytes);
   to.setOnBadRecord(static_cast<std::uint8_t>(from.on_bad_record));
   to.setBadRecordsMax(from.bad_records_max);
+  auto columns = to.initColumns(from.columns.size());
+  for (std::size_t i = 0; i < from.columns.size(); ++i) put(columns[i], from.columns[i]);
+  put(to.initMissing(from.missing.size()), from.missing);
+  to.setNewlinesInQuotes(from.newlines_in_quotes);
+  to.setRecordBytesMax(from.record_bytes_max);
+  put(to.initTokens(), from.tokens);
+  to.setQuarantine(data_of(from.quarantine));
 }
 
 Result<io::InputSpec> get(schema::InputSpec::Reader from) {
   io::InputSpec s;
   s.name = to_string(from.getName());
   s.uris = get(from.getUris());
-  DLRUN_ASSIGN(s.format, get_enum(from.getFormat(), io::Format::kCsv, "input format"));
+  DLRUN_ASSIGN(s.format, get_enum(from.getFormat(), io::Format::kTokens, "input format"));
   if (static_cast<int>(s.format) == 0) return fail(Errc::kCorrupt, "input format: unknown value 0");
   s.index_base = from.getIndexBase();
   s.delimiter = static_cast<char>(from.getDelimiter());
@@ -105,8 +156,17 @@ Result<io::InputSpec> get(schema::InputSpec::Reader from) {
   s.seed = from.getSeed();
   s.split_bytes = from.getSplitBytes();
   DLRUN_ASSIGN(s.on_bad_record,
-               get_enum(from.getOnBadRecord(), io::OnBadRecord::kSkip, "on_bad_record"));
+               get_enum(from.getOnBadRecord(), io::OnBadRecord::kQuarantine, "on_bad_record"));
   s.bad_records_max = from.getBadRecordsMax();
+  for (const auto column : from.getColumns()) {
+    DLRUN_ASSIGN(auto field, get(column));
+    s.columns.push_back(std::move(field));
+  }
+  if (from.hasMissing()) s.missing = get(from.getMissing());
+  s.newlines_in_quotes = from.getNewlinesInQuotes();
+  s.record_bytes_max = from.getRecordBytesMax();
+  DLRUN_ASSIGN(s.tokens, get(from.getTokens()));
+  s.quarantine = to_string(from.getQuarantine());
   return s;
 }
 

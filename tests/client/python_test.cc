@@ -56,6 +56,39 @@ TEST_F(PythonTest, ATermHandlerRunsWhileACallWaits) {
   run(*local, 2, {source_dir() + "/tests/client/python/term.py"});
 }
 
+TEST_F(PythonTest, NamedColumnsOfATypedInputAreNumpyViews) {
+  std::ofstream csv(folder_ + "/rows.csv"), lines(folder_ + "/rows.jsonl");
+  csv << "id,price,name\n";
+  for (int row = 0; row < 500; ++row) {
+    csv << row << "," << (row % 3 == 0 ? "" : "0.5") << ",\"n \"\"" << row << "\"\"\"\n";
+    lines << "{\"id\": " << row << ", \"x\": [" << row << ", 0.5], \"tags\": ["
+          << (row % 2 == 0 ? "\"a\", \"\u00e9\"" : "") << "]}\n";
+  }
+  csv.close();
+  lines.close();
+  using io::FieldType;
+  io::InputSpec table;
+  table.name = "csv";
+  table.uris = {folder_ + "/rows.csv"};
+  table.format = io::Format::kTable;
+  table.header = true;
+  table.batch_rows = 64;
+  table.split_bytes = 1000;
+  table.columns = {{.name = "id", .type = FieldType::kInt64},
+                   {.name = "price", .type = FieldType::kFloat32, .may_miss = true},
+                   {.name = "name", .type = FieldType::kText}};
+  io::InputSpec json = table;
+  json.name = "json";
+  json.uris = {folder_ + "/rows.jsonl"};
+  json.format = io::Format::kJsonLines;
+  json.columns = {{.name = "id", .type = FieldType::kInt64},
+                  {.name = "x", .type = FieldType::kFloat64, .width = 2},
+                  {.name = "tags", .type = FieldType::kText, .width = 0}};
+  const auto local = cluster(1, 0, {table, json});
+  ASSERT_TRUE(local);
+  run(*local, 1, {source_dir() + "/tests/client/python/typed_input.py"});
+}
+
 TEST_F(PythonTest, AMalformedLineIsNamedInTheError) {
   std::ofstream(folder_ + "/bad.libsvm") << "1 3:1\n0 4:1\n1 5:x\n";
   io::InputSpec bad;

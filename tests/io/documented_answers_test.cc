@@ -281,8 +281,8 @@ class LongFile final : public File {
 
 std::string long_record(const MakeParser& make, std::string head, std::string tail) {
   auto stream = ByteStream::open(std::make_unique<LongFile>(std::move(head), std::move(tail)));
-  BadRecordGate gate(BadRecordAction::kSkip, 1);
-  TableReader reader("/f", std::move(*stream), make(), gate, nullptr);
+  BadRecordPolicy policy(BadRecordAction::kSkip, 1);
+  TableReader reader("/f", std::move(*stream), make(), policy);
   Table table;
   make()->prepare(table);
   for (;;) {

@@ -109,8 +109,8 @@ Table table_of(const fs::path& path, std::unique_ptr<TableParser> parser) {
   auto stream = ByteStream::open(source.open(file.uri, file.etag).value()).value();
   Table table;
   parser->prepare(table);
-  BadRecordGate gate(BadRecordAction::kFail, 0);
-  TableReader reader(file.uri, std::move(stream), std::move(parser), gate, nullptr);
+  BadRecordPolicy policy(BadRecordAction::kFail, 0);
+  TableReader reader(file.uri, std::move(stream), std::move(parser), policy);
   for (;;) {
     const auto more = reader.read(table);
     EXPECT_TRUE(more) << more.error().to_string();

@@ -28,10 +28,10 @@ struct Read {
   std::uint64_t bad = 0;
 };
 Read read(std::string bytes, const MakeParser& make, BadRecordAction action,
-          std::uint64_t records_max = 0, Quarantine* quarantine = nullptr) {
-  BadRecordGate gate(action, records_max);
+          std::uint64_t records_max = 0, std::unique_ptr<Quarantine> quarantine = nullptr) {
+  BadRecordPolicy policy(action, records_max, std::move(quarantine));
   TableReader reader("/f", *ByteStream::open(std::make_unique<MemoryFile>(std::move(bytes))),
-                     make(), gate, quarantine);
+                     make(), policy);
   Table table;
   make()->prepare(table);
   Read out;
@@ -44,7 +44,7 @@ Read read(std::string bytes, const MakeParser& make, BadRecordAction action,
     if (!more || !*more) break;
   }
   out.rows = text_of(table);
-  out.bad = gate.seen();
+  out.bad = policy.seen();
   return out;
 }
 
@@ -105,7 +105,7 @@ TEST(TableReader, QuarantineKeepsTheRecordAndItsPlace) {
     auto quarantine = Quarantine::open(path.string(), 1 << 20);
     ASSERT_TRUE(quarantine) << quarantine.error().to_string();
     const Read r = read("1,a\nx,\"b\xff\"\n3,c\n4\n", csv_of(kSchema), BadRecordAction::kQuarantine,
-                        0, quarantine->get());
+                        0, std::move(*quarantine));
     EXPECT_FALSE(r.failed);
     EXPECT_EQ(r.rows, "1|a\n3|c\n");
     EXPECT_EQ(r.bad, 2u);
@@ -128,7 +128,7 @@ TEST(TableReader, QuarantineKeepsTheRecordAndItsPlace) {
   // Full: the input ends, nothing is lost in silence.
   auto full = Quarantine::open(path.string(), fs::file_size(path) + 10);
   ASSERT_TRUE(full);
-  const Read r = read("x,y\n", csv_of(kSchema), BadRecordAction::kQuarantine, 0, full->get());
+  const Read r = read("x,y\n", csv_of(kSchema), BadRecordAction::kQuarantine, 0, std::move(*full));
   EXPECT_TRUE(r.failed);
   EXPECT_THAT(r.error.context, HasSubstr("the quarantine is full"));
   fs::remove_all(pattern);

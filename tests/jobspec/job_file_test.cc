@@ -151,6 +151,102 @@ TEST(JobFile, MeansTheSameInYamlAndInJson) {
   EXPECT_EQ(dump(to_json(*json)), dump(to_json(*toml)));
 }
 
+TEST(JobFile, ReadsTheColumnsOfATypedInput) {
+  const std::string head = "[role.worker]\nargv = [\"a\"]\n[input.train]\nuri = \"/d\"\n";
+  const auto spec = parse_job(head + R"toml(format = "csv"
+columns = ["id: int64", " price : float32 ? ", "city:hash(1000)", "color: dict(red|a b|)", "on: bool",
+           "x: float64", "t: text", "h: hash"]
+missing = ["", "NA"]
+newlines_in_quotes = true
+record_bytes_max = "1MiB"
+on_bad_record = "quarantine"
+quarantine = "/tmp/bad.jsonl"
+[input.tokens]
+uri = "/t"
+format = "tokens"
+token_type = "u32"
+sequence_length = 2048
+tail = "pad"
+separator = 3
+padding = 2
+vocabulary = 50000
+[input.lines]
+uri = "/data/x.jsonl.zst"
+columns = ["tags: text[]?", "xy: float32[2]"]
+[input.guess]
+uri = "/data/x.tsv"
+columns = "infer"
+[input.examples]
+uri = "/data/x"
+format = "tfexample"
+)toml",
+                              Syntax::kToml, "job.toml");
+  ASSERT_TRUE(spec) << spec.error().context;
+  ASSERT_EQ(spec->inputs.size(), 5u);
+  const io::InputSpec& train = spec->inputs[0];
+  using io::FieldType;
+  io::InputSpec want{.name = "train",
+                     .uris = {"/d"},
+                     .format = io::Format::kTable,
+                     .on_bad_record = io::OnBadRecord::kQuarantine,
+                     .quarantine = "/tmp/bad.jsonl",
+                     .columns = {{.name = "id", .type = FieldType::kInt64},
+                                 {.name = "price", .type = FieldType::kFloat32, .may_miss = true},
+                                 {.name = "city", .type = FieldType::kHashed, .buckets = 1000},
+                                 {.name = "color",
+                                  .type = FieldType::kDictionary,
+                                  .dictionary = {"red", "a b", ""}},
+                                 {.name = "on", .type = FieldType::kBoolean},
+                                 {.name = "x", .type = FieldType::kFloat64},
+                                 {.name = "t", .type = FieldType::kText},
+                                 {.name = "h", .type = FieldType::kHashed}},
+                     .missing = {"", "NA"},
+                     .newlines_in_quotes = true,
+                     .record_bytes_max = 1u << 20};
+  EXPECT_EQ(train, want);
+  const io::TokenOptions tokens{.type = io::TokenOptions::Type::kU32,
+                                .sequence_length = 2048,
+                                .tail = io::TokenOptions::Tail::kPad,
+                                .separator = 3,
+                                .padding = 2,
+                                .vocabulary = 50000};
+  EXPECT_EQ(spec->inputs[1].tokens, tokens);
+  EXPECT_EQ(spec->inputs[2].format, io::Format::kJsonLines);
+  EXPECT_EQ(spec->inputs[2].columns[0].width, 0u);
+  EXPECT_EQ(spec->inputs[2].columns[1].width, 2u);
+  EXPECT_EQ(spec->inputs[3].format, io::Format::kTable);
+  EXPECT_EQ(spec->inputs[3].delimiter, '\t');
+  EXPECT_TRUE(spec->inputs[3].columns.empty());
+  const auto back = parse_job(dump(to_json(*spec)), Syntax::kJson, "body");
+  ASSERT_TRUE(back) << back.error().context;
+  EXPECT_EQ(back->inputs, spec->inputs);
+}
+
+TEST(JobFile, NamesThePlaceOfAColumnThatIsWrong) {
+  const std::string head = "[role.worker]\nargv = [\"a\"]\n[input.train]\nuri = \"/d\"\n";
+  const auto problem = [&](const std::string& keys) {
+    return problem_of(head + keys, Syntax::kToml, "job.toml");
+  };
+  const std::pair<const char*, const char*> kCases[] = {
+      {"format = \"csv\"\ncolumns = [\"a\"]\n", "job.toml:6:12: column 'a': write NAME: TYPE"},
+      {"format = \"csv\"\ncolumns = [\"a: flaot\"]\n", "column 'a': unknown type 'flaot'; known"},
+      {"format = \"csv\"\ncolumns = [\"a: text[0]\"]\n", "[N] needs a number"},
+      {"format = \"csv\"\ncolumns = [\"a: text(3)\"]\n", "text takes no (...)"},
+      {"format = \"csv\"\ncolumns = [\"a: hash(0)\"]\n", "hash(N) needs a number above 0"},
+      {"format = \"csv\"\ncolumns = [\"a: dict\"]\n", "dict(A|B|C) needs its words"},
+      {"format = \"csv\"\ncolumns = [\"a: text\", \"a: text\"]\n", "two columns are named 'a'"},
+      {"format = \"csv\"\ncolumns = []\n", "columns names none"},
+      {"format = \"csv\"\ncolumns = \"guess\"\n", "columns must be a list"},
+      {"format = \"npy\"\ncolumns = [\"a: text\"]\n", "columns belongs to csv, tsv, jsonl"},
+      {"format = \"csv\"\nmissing = [\"\"]\n", "belong to csv and tsv with columns"},
+      {"format = \"csv\"\ntail = \"pad\"\n", "belongs to format = \"tokens\""},
+      {"format = \"csv\"\nquarantine = \"/q\"\n", "belong together"},
+      {"format = \"csv\"\non_bad_record = \"quarantine\"\n", "belong together"},
+      {"format = \"csv\"\nrecord_bytes_max = \"65MiB\"\n", "1 byte to 64MiB"},
+  };
+  for (const auto& [keys, text] : kCases) EXPECT_THAT(problem(keys), HasSubstr(text)) << keys;
+}
+
 TEST(JobFile, KeepsAnyByteOfAnEnvironmentValueThroughJson) {
   cluster::JobSpec spec;
   std::string bytes;

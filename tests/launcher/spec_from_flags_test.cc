@@ -77,6 +77,26 @@ TEST(SpecFromFlags, ReadsInputsAndMakesTheirPathsAbsolute) {
   EXPECT_FALSE(spec->inputs[0].shuffle);
   EXPECT_THAT(spec->inputs[1].uris, ElementsAre("/abs.ffm", "s3://b/c.FFM"));
   EXPECT_EQ(spec->inputs[1].format, io::Format::kLibffm);
+  const auto typed = make_spec(
+      {.argv = {"x"},
+       .inputs = {"t=/d.csv,column=id: int64,column=s:text?,missing=,missing=7,on_bad_record="
+                  "quarantine,quarantine=/q,record_bytes_max=1MiB",
+                  "u=/t.bin,format=tokens,sequence_length=128,token_type=u32", "v=/a.jsonl",
+                  "w=/b.tsv,columns=infer"}},
+      world());
+  ASSERT_TRUE(typed) << typed.error().context;
+  ASSERT_EQ(typed->inputs.size(), 4u);
+  EXPECT_EQ(typed->inputs[0].format, io::Format::kTable);
+  ASSERT_EQ(typed->inputs[0].columns.size(), 2u);
+  EXPECT_TRUE(typed->inputs[0].columns[1].may_miss);
+  EXPECT_THAT(typed->inputs[0].missing, ElementsAre("", "7"));
+  EXPECT_EQ(typed->inputs[0].quarantine, "/q");
+  EXPECT_EQ(typed->inputs[0].record_bytes_max, 1u << 20);
+  EXPECT_EQ(typed->inputs[1].tokens.sequence_length, 128u);
+  EXPECT_EQ(typed->inputs[2].format, io::Format::kJsonLines);
+  EXPECT_EQ(typed->inputs[3].format, io::Format::kTable);
+  EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=/d.csv,columns=infer,column=a: text"}}),
+              HasSubstr("exclude each other"));
   EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"train=a,fromat=csv"}}),
               HasSubstr("did you mean 'format'?"));
   EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"train=a,format=xml"}}),

@@ -54,6 +54,32 @@ TEST(CommonCodec, PsViewKeepsItsSlotMapInRuns) {
   EXPECT_EQ(back->workers, 5u);
 }
 
+TEST(CommonCodec, TheColumnsOfAnInputComeBackEqual) {
+  io::InputSpec spec;
+  spec.name = "train";
+  spec.format = io::Format::kTokens;
+  spec.on_bad_record = io::OnBadRecord::kQuarantine;
+  spec.quarantine = "/q\xff";
+  spec.columns = {{.name = "a\xff", .type = io::FieldType::kBoolean, .width = 0, .may_miss = true},
+                  {.name = "b", .type = io::FieldType::kHashed, .buckets = ~0ull},
+                  {.name = "c", .type = io::FieldType::kDictionary, .dictionary = {"x", ""}}};
+  spec.missing = {};
+  spec.newlines_in_quotes = true;
+  spec.record_bytes_max = 77;
+  spec.tokens = {.type = io::TokenOptions::Type::kI32,
+                 .sequence_length = 1u << 20,
+                 .tail = io::TokenOptions::Tail::kPad,
+                 .separator = -3,
+                 .padding = 4,
+                 .vocabulary = 5};
+  capnp::MallocMessageBuilder message;
+  put(message.initRoot<schema::InputSpec>(), spec);
+  const auto back = from_bytes<schema::InputSpec>(
+      to_bytes(message), "InputSpec", [](schema::InputSpec::Reader r) { return get(r); });
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(*back, spec);
+}
+
 TEST(CommonCodec, ASlotMapThatMissesSlotsIsCorrupt) {
   capnp::MallocMessageBuilder message;
   auto map = message.initRoot<schema::SlotMap>();

@@ -35,6 +35,8 @@ class Batch {
   std::span<const float> values() const { return view_.values; }
   std::span<const std::uint64_t> ids() const { return view_.ids; }
   std::span<const std::uint32_t> fields() const { return view_.fields; }
+  /// Of a typed format; the rest is empty then.
+  const std::vector<io::ColumnView>& columns() const { return view_.columns; }
   std::size_t begin_of(std::size_t row) const {
     return static_cast<std::size_t>(view_.offsets[row]);
   }

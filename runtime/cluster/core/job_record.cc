@@ -273,6 +273,27 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     f.add(input.split_bytes);
     f.add(number(input.on_bad_record));
     f.add(input.bad_records_max);
+    // Added later, and only where they are said: what was recorded before stays the same.
+    if (input.on_bad_record == io::OnBadRecord::kQuarantine) f.add(input.quarantine);
+    if (!io::is_table(input.format)) continue;
+    f.add(input.record_bytes_max);
+    f.add(std::uint64_t{input.columns.size()});
+    for (const io::FieldSpec& column : input.columns) {
+      f.add(column.name);
+      f.add(number(column.type));
+      f.add(column.width);
+      f.add(number(column.may_miss));
+      f.add(column.buckets);
+      f.add(column.dictionary);
+    }
+    f.add(input.missing);
+    f.add(number(input.newlines_in_quotes));
+    f.add(number(input.tokens.type));
+    f.add(input.tokens.sequence_length);
+    f.add(number(input.tokens.tail));
+    f.add(number(input.tokens.separator));
+    f.add(number(input.tokens.padding));
+    f.add(number(input.tokens.vocabulary));
   }
   f.add(number(spec.restart.restarts_max));
   for (Cause cause : spec.restart.on) f.add(number(cause));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <string_view>
 
 namespace dlrun::cluster {
 
@@ -15,6 +16,8 @@ bool is_name(const std::string& name) {
 }
 
 namespace {
+
+constexpr std::uint64_t kRecordBytesMost = 64u << 20;
 
 bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
 
@@ -110,6 +113,21 @@ Status check_input(const io::InputSpec& input, const std::string& at) {
   if (input.batch_rows == 0) return bad(at + ".batch_rows", "must be at least 1");
   if (input.split_bytes == 0) return bad(at + ".split_bytes", "must be at least 1");
   if (input.index_base > 1) return bad(at + ".index_base", "must be 0 or 1");
+  if (input.record_bytes_max == 0 || input.record_bytes_max > kRecordBytesMost)
+    return bad(at + ".record_bytes_max", "must be 1 byte to 64 MiB");
+  if (input.quarantine.empty() == (input.on_bad_record == io::OnBadRecord::kQuarantine))
+    return bad(at + ".quarantine", "and on_bad_record = quarantine belong together");
+  if (!input.quarantine.empty() && (input.quarantine[0] != '/' || has_nul(input.quarantine)))
+    return bad(at + ".quarantine", "must be the absolute path of a file");
+  if (!input.columns.empty() && !io::has_schema(input.format))
+    return bad(at + ".columns", "this format has none");
+  if (input.columns.size() > io::kFieldsMax) return bad(at + ".columns", "more than 65536");
+  std::set<std::string_view> names;
+  for (const io::FieldSpec& column : input.columns) {
+    if (column.name.empty() || !names.insert(column.name).second)
+      return bad(at + ".columns", "a name is empty or used twice: '" + column.name + "'");
+    if (column.width > io::kFieldWidthMax) return bad(at + ".columns", "too wide");
+  }
   return {};
 }
 

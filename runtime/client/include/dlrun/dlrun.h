@@ -205,7 +205,7 @@ typedef struct dlrun_input dlrun_input;
 
 /* layout. PASS_END is a mark, not data: this reader's part of pass `pass` is over. Every rank gets
  * one mark a pass, also for a pass of which it got no batch. */
-enum { DLRUN_PASS_END = 0, DLRUN_CSR = 1, DLRUN_MATRIX = 2 };
+enum { DLRUN_PASS_END = 0, DLRUN_CSR = 1, DLRUN_MATRIX = 2, DLRUN_TABLE = 3 };
 
 /* One batch in the shared-memory ring, read-only. Arrays that the layout does not have are NULL. */
 typedef struct dlrun_batch {
@@ -215,8 +215,8 @@ typedef struct dlrun_batch {
   uint64_t lease; /* what dlrun_input_release wants; 0 = none */
   uint64_t rows;
   uint64_t nnz;           /* CSR: entries of ids and values */
-  uint64_t columns;       /* matrix: features of a row */
-  const float* labels;    /* [rows] */
+  uint64_t columns;       /* matrix: features of a row; table: see dlrun_input_column */
+  const float* labels;    /* [rows]; not of a table */
   const int64_t* offsets; /* CSR: [rows + 1], from 0 to nnz */
   const uint64_t* ids;    /* CSR: [nnz] */
   const float* values;    /* CSR: [nnz] */
@@ -237,6 +237,35 @@ DLRUN_API int dlrun_input_held_max(dlrun_input* input, uint32_t* batches);
  * DLRUN_OVERLOADED: dlrun_input_held_max batches are held already. */
 DLRUN_API int dlrun_input_next(dlrun_input* input, dlrun_batch* batch, int64_t timeout_ms);
 DLRUN_API int dlrun_input_release(dlrun_input* input, uint64_t lease);
+
+/* type of a column's values */
+enum {
+  DLRUN_UINT8 = 1,
+  DLRUN_INT32 = 2,
+  DLRUN_INT64 = 3,
+  DLRUN_UINT64 = 4,
+  DLRUN_FLOAT32 = 5,
+  DLRUN_FLOAT64 = 6,
+  DLRUN_BYTES = 7
+};
+/* A named column of a batch whose layout is DLRUN_TABLE, in the ring, read-only. Arrow-shaped. */
+typedef struct dlrun_column {
+  size_t struct_size;
+  int32_t type;
+  uint32_t reserved;
+  const char* name; /* not NUL-terminated */
+  uint64_t name_bytes;
+  uint64_t width;   /* values of each row; 0: row r has the values row_offsets[r] .. [r + 1] */
+  uint64_t values;  /* of all rows */
+  const void* data; /* [values]; DLRUN_BYTES: value v is the bytes value_offsets[v] .. [v + 1] */
+  uint64_t data_bytes;
+  const int64_t* value_offsets; /* DLRUN_BYTES: [values + 1] */
+  const int64_t* row_offsets;   /* width 0: [rows + 1] */
+  const uint8_t* valid;         /* [rows], 0 = the value is missing; NULL: none may miss */
+} dlrun_column;
+/* Column `index` (below batch.columns) of a batch that is held. */
+DLRUN_API int dlrun_input_column(dlrun_input* input, uint64_t lease, uint64_t index,
+                                 dlrun_column* column);
 
 /* NOLINTEND(readability-identifier-naming) */
 

@@ -182,6 +182,13 @@ class Batch {
   }
   const dlrun_batch* operator->() const noexcept { return &raw_; }
   const dlrun_batch& operator*() const noexcept { return raw_; }
+  /// Of a table: 0 <= index < columns.
+  dlrun_column column(std::uint64_t index) const {
+    dlrun_column out{};
+    out.struct_size = sizeof out;
+    check(dlrun_input_column(input_, raw_.lease, index, &out));
+    return out;
+  }
 
  private:
   dlrun_input* input_;
