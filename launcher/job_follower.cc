@@ -74,6 +74,8 @@ std::string describe_job(const std::string& view_json) {
     const std::string places = where(view);
     if (view.value("generation", 0) > 1)
       out += fmt::format(" (start {})", view.value("generation", 0));
+    if (const std::string reason = text_of(view, "reason"); state == "PENDING" && !reason.empty())
+      out += ": " + reason;  // of the last start
     return (state == "RUNNING" || state == "STARTING") && !places.empty() ? out + ": " + places
                                                                           : out;
   }

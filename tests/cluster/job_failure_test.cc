@@ -2,6 +2,7 @@
 // as asked.
 
 #include "runtime/cluster/core/job_core.h"
+#include "runtime/cluster/core/port_taken.h"
 #include "tests/cluster/harness.h"
 
 namespace dlrun::cluster {
@@ -147,6 +148,53 @@ TEST(JobFailure, ADirectoryOfARoleIsRequiredThatOfTheSubmitterIsNot) {
   other.place();
   EXPECT_EQ(other.sent_of<PrepareTask>()[0].cwd, "/data");
   EXPECT_TRUE(other.sent_of<PrepareTask>()[0].cwd_required);
+}
+
+TEST(JobFailure, APortThatAnotherProgramHasMovesTheJobToOthersThreeTimesAndUsesUpNoRestart) {
+  JobSpec spec = spec_of(2);
+  spec.restart = {1, {Cause::kExit}};
+  JobHarness h(spec);
+  const auto finds_it_taken = [&](std::uint32_t generation) {
+    h.update("n1", h.task("worker", 1, generation), TaskState::kEnded,
+             port_taken_end(20001, NodeId{"n1"}));
+    h.update("n0", h.task("worker", 0, generation), TaskState::kEnded,
+             TaskEnd{.cause = Cause::kSibling, .signal = 15});
+  };
+  h.place();
+  finds_it_taken(1);
+  EXPECT_EQ(h.wants_generation, 2u);
+  h.place(2);
+  h.exits("n0", h.task("worker", 0, 2), 3);
+  h.update("n1", h.task("worker", 1, 2), TaskState::kEnded, TaskEnd{.cause = Cause::kSibling});
+  EXPECT_EQ(h.wants_generation, 3u) << "the one restart was still there";
+  h.place(3);
+  finds_it_taken(3);
+  EXPECT_EQ(h.wants_generation, 4u);
+  h.recover();
+  h.place(4);
+  finds_it_taken(4);
+  EXPECT_EQ(h.wants_generation, 5u);
+  h.place(5);
+  finds_it_taken(5);
+  ASSERT_TRUE(h.ended);
+  EXPECT_EQ(h.ended->state, JobState::kFailed);
+  EXPECT_EQ(h.ended->exit_code, 127);
+  EXPECT_NE(h.ended->reason.find("port 20001 on node n1"), std::string::npos) << h.ended->reason;
+  int told = 0;
+  for (const Event& event : h.log)
+    if (const auto* e = std::get_if<GenerationEnded>(&event))
+      told += e->reason.find("port 20001 on node n1") != std::string::npos;
+  EXPECT_EQ(told, 3) << "each move says why";
+}
+
+TEST(JobFailure, AKillOfAJobThatMovesEndsIt) {
+  JobHarness h(spec_of(2));
+  h.place();
+  h.update("n1", h.task("worker", 1), TaskState::kEnded, port_taken_end(20001, NodeId{"n1"}));
+  h.take(h.core->on_input(Kill{{h.job, "enough", {}}}, h.now()));
+  h.update("n0", h.task("worker", 0), TaskState::kEnded, TaskEnd{.cause = Cause::kSibling});
+  ASSERT_TRUE(h.ended);
+  EXPECT_EQ(h.ended->state, JobState::kCancelled);
 }
 
 }  // namespace

@@ -1,14 +1,10 @@
 #include "runtime/cluster/actor/outputs.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/cluster/actor/port_probe.h"
 #include "runtime/cluster/core/job_record.h"
 #include "tests/security/temp_folder.h"
 
@@ -114,23 +110,6 @@ TEST_F(OutputsTest, ANewGenerationStartsEmptyAndRemovesWhatTheLastOneLeft) {
 
 TEST(OutputVariable, HoldsLettersAndDigitsOnly) {
   EXPECT_EQ(output_variable({"model-a.1", "/x", "worker"}), "DLRUN_OUTPUT_MODEL_A_1");
-}
-
-TEST(PortProbe, SeesAListenerAndItsEnd) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  socklen_t n = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &n);
-  const std::uint16_t port = ntohs(address.sin_port);
-  EXPECT_FALSE(takes_connections("", port)) << "bound is not yet listening";
-  ASSERT_EQ(::listen(fd, 4), 0);
-  EXPECT_TRUE(takes_connections("", port));
-  EXPECT_TRUE(takes_connections("127.0.0.1", port));
-  ::close(fd);
-  EXPECT_FALSE(takes_connections("", port));
 }
 
 }  // namespace

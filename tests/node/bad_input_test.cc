@@ -23,6 +23,7 @@ namespace dlrun::node {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
@@ -207,6 +208,36 @@ TEST_F(BadInput, APortThatIsTakenIsNamed) {
     EXPECT_THAT(said, AnyOf(HasSubstr("in use"), HasSubstr("taken"))) << way[0];
   }
   ::close(fd);
+}
+
+TEST_F(BadInput, ALeasedPortThatAnotherProgramHasIsReplacedAndNamedWhenNoOtherIsThere) {
+  start();
+  const std::string tell = "printf %s \"$DLRUN_PORTS\" > " + (cluster / "ports");
+  const auto with_ports = [&](int n) { return spec({"/bin/sh", "-c", tell}, {{"ports", n}}); };
+  ASSERT_EQ(run(with_ports(100)).at("state"), "SUCCEEDED");  // all of the node's
+  const int first = std::stoi(text_of(cluster / "ports"));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<std::uint16_t>(first));
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  ASSERT_EQ(::listen(fd, 1), 0);
+  const std::string why = "port " + std::to_string(first) + " on node n0";
+
+  const json moved = run(with_ports(1));
+  EXPECT_EQ(moved.at("state"), "SUCCEEDED");
+  EXPECT_EQ(moved.at("generation"), 2);
+  EXPECT_EQ(text_of(cluster / "ports"), std::to_string(first + 1));
+  EXPECT_THAT(cluster.get("/api/v1/events").text, HasSubstr(why));
+
+  const json refused = run(with_ports(100));
+  EXPECT_EQ(refused.at("state"), "FAILED");
+  EXPECT_EQ(refused.at("exit_code"), 127);
+  EXPECT_THAT(refused.at("reason").get<std::string>(),
+              AllOf(HasSubstr(why), HasSubstr("taken by another program")));
+  ::close(fd);
+  EXPECT_EQ(run(with_ports(100)).at("state"), "SUCCEEDED");
 }
 
 TEST_F(BadInput, AFolderThatCannotBeWrittenOrIsNewerStopsBothDaemons) {

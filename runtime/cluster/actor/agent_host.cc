@@ -12,6 +12,7 @@
 #include "runtime/cluster/actor/outputs.h"
 #include "runtime/cluster/actor/port_probe.h"
 #include "runtime/cluster/actor/task_dir.h"
+#include "runtime/cluster/core/port_taken.h"
 #include "runtime/logs/log_shipper.h"
 #include "runtime/os/serial_worker.h"
 #include "runtime/security/secret.h"
@@ -178,6 +179,8 @@ class AgentHost::Impl {
 
   void perform(PrepareDir& effect) {
     const TaskId id = effect.task.task;
+    if (const auto port = taken_port(effect.task.slot.ports))
+      return emit(TaskExited{id, port_taken_end(*port, options_.node)});
     const std::string dir = dir_of(id);
     Status made = cwd_of(effect.task);
     if (made) made = make_task_dir(dir, effect.task);

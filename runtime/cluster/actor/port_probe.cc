@@ -1,6 +1,7 @@
 #include "runtime/cluster/actor/port_probe.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,7 +36,35 @@ bool connects(const std::string& address, const std::string& port) {
   return ok;
 }
 
+/// 0, or the errno of the first step that failed.
+int try_bind(const sockaddr* address, socklen_t size) {
+  const int fd = ::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const int error = ::bind(fd, address, size) == 0 ? 0 : errno;
+  ::close(fd);
+  return error;
+}
+
+bool taken(std::uint16_t port) {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(port);
+  if (try_bind(reinterpret_cast<const sockaddr*>(&v4), sizeof v4) == EADDRINUSE) return true;
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(port);
+  return try_bind(reinterpret_cast<const sockaddr*>(&v6), sizeof v6) == EADDRINUSE;
+}
+
 }  // namespace
+
+std::optional<std::uint16_t> taken_port(const std::vector<std::uint16_t>& ports) {
+  for (const std::uint16_t port : ports)
+    if (taken(port)) return port;
+  return std::nullopt;
+}
 
 bool takes_connections(const std::string& address, std::uint16_t port) {
   const std::string text = std::to_string(port);

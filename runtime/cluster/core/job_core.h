@@ -29,7 +29,8 @@
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
 ///   7: all tasks have ended, or their nodes are lost.
 ///   8: the cause is in the restart policy of the role that failed first, or of the job, and
-///      restarts are left: a new generation, under a new epoch, queued.
+///      restarts are left: a new generation, under a new epoch, queued. Also when the first failed
+///      because another program has a port that was leased to it (port_taken.h).
 ///   9: by the verdict and the first failed task's cause; JobEnded recorded.
 ///  10: killed before it was placed.
 ///  11: submitted or put on hold; released. A held job is queued nowhere.

@@ -6,6 +6,7 @@
 
 #include "runtime/base/assert.h"
 #include "runtime/base/hash.h"
+#include "runtime/cluster/core/port_taken.h"
 
 namespace dlrun::cluster {
 
@@ -84,6 +85,10 @@ const RoleSpec& JobRecord::role_of(std::size_t task) const {
   return spec->roles[index.role_at(task)];
 }
 
+bool JobRecord::moves() const {
+  return first_failed && port_taken(ends.at(*first_failed).end) && moved < kMovesMax;
+}
+
 void JobRecord::apply(const Event& event) {
   if (const auto* e = std::get_if<JobPlaced>(&event)) {
     if (e->job != id || e->generation != generation || !tasks.empty()) return;
@@ -119,6 +124,7 @@ void JobRecord::apply(const Event& event) {
     generation = Generation{generation.value + 1};
     requeued = e->cause == Cause::kPreempted;
     if (requeued) ++preempted;
+    if (moves()) ++moved;
     epoch = {};
     tasks.clear();
     index = {};

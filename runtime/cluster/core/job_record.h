@@ -59,6 +59,7 @@ struct JobRecord {
   bool held = false;            ///< not placed until released
   bool requeued = false;        ///< the last generation was preempted, and none was placed since
   std::uint32_t preempted = 0;  ///< generations that were: they use up no restart
+  std::uint32_t moved = 0;      ///< generations that a taken port ended: nor do the first kMovesMax
   bool commit_granted = false;  ///< of this generation; none follows
   std::string reason;           ///< of the verdict, for a person
   using BarrierKey = std::pair<std::string, std::string>;  ///< role, name
@@ -73,6 +74,8 @@ struct JobRecord {
   void apply(const Event& event);
   std::optional<std::size_t> index_of(const TaskId& task) const;  ///< O(roles)
   const RoleSpec& role_of(std::size_t task) const;                ///< of tasks[task]
+  /// The generation ends because of a port that another program has, and gets other ports.
+  bool moves() const;
   bool all_ended() const { return !tasks.empty() && ends.size() == tasks.size(); }
 
   JobRecord() = default;
