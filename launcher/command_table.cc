@@ -87,6 +87,7 @@ constexpr Command kCommands[] = {
      .run = [](Commands& c, Line& line) { return c.submit(line.run); }},
     {.name = "list",
      .text = "jobs, newest first",
+     .footer = "\nExamples:\n  dlrun list --state RUNNING --owner ann\n  dlrun list -l 10 --json\n",
      .flags =
          [](CLI::App& app, Line& line) {
            app.add_option("--state", line.list.state, "only this state: RUNNING, FAILED, ...");
@@ -97,10 +98,12 @@ constexpr Command kCommands[] = {
      .run = [](Commands& c, Line& line) { return c.list(line.list); }},
     {.name = "show",
      .text = "one job with its tasks",
+     .footer = "\nExamples:\n  dlrun show j12\n  dlrun show j12 --json\n",
      .flags = one_job,
      .run = [](Commands& c, Line& line) { return c.show(line.job); }},
     {.name = "status",
      .text = "the cluster in a line, or a job in a line",
+     .footer = "\nExamples:\n  dlrun status\n  dlrun status j12\n",
      .flags = [](CLI::App& app, Line& line) { app.add_option("job", line.job, "j12"); },
      .run = [](Commands& c, Line& line) { return c.status(line.job); }},
     {.name = "logs",
@@ -129,6 +132,7 @@ constexpr Command kCommands[] = {
          }},
     {.name = "kill",
      .text = "kill jobs: TERM, their grace, KILL",
+     .footer = "\nExample:\n  dlrun kill j12 j13 --reason \"wrong data\"\n",
      .flags = jobs_and_reason,
      .run =
          [](Commands& c, Line& line) {
@@ -136,17 +140,21 @@ constexpr Command kCommands[] = {
          }},
     {.name = "hold",
      .text = "keep waiting jobs from being placed, until they are released",
+     .footer = "\nExample:\n  dlrun hold j12 --reason \"its input is not there yet\"\n",
      .flags = jobs_and_reason,
      .run = [](Commands& c,
                Line& line) { return c.order(line.jobs, "hold", line.reason, false, "is held"); }},
     {.name = "release",
      .text = "queue held jobs again",
+     .footer = "\nExample:\n  dlrun release j12 j13\n",
      .flags = [](CLI::App& app,
                  Line& line) { app.add_option("job", line.jobs, "j12 j13 ...")->required(); },
      .run = [](Commands& c,
                Line& line) { return c.order(line.jobs, "release", "", false, "is released"); }},
     {.name = "requeue",
      .text = "take the place of running jobs back: TERM, their grace, KILL, and queued again",
+     .footer = "\nExamples:\n  dlrun requeue j12\n  dlrun requeue j12 --hold --reason \"node-7 "
+               "goes down tonight\"\n",
      .flags =
          [](CLI::App& app, Line& line) {
            jobs_and_reason(app, line);
@@ -159,6 +167,8 @@ constexpr Command kCommands[] = {
          }},
     {.name = "wait",
      .text = "wait for a job and exit with its code",
+     .footer = "\nThe exit code is the job's.\n\nExamples:\n  dlrun wait j12 && ./publish.sh\n  "
+               "dlrun wait j12 --timeout 10m\n",
      .flags =
          [](CLI::App& app, Line& line) {
            one_job(app, line);
@@ -167,10 +177,12 @@ constexpr Command kCommands[] = {
      .run = [](Commands& c, Line& line) { return c.wait(line.job, line.timeout); }},
     {.name = "nodes",
      .text = "nodes, what they have and what is used",
+     .footer = "\nExamples:\n  dlrun nodes\n  dlrun nodes --json\n",
      .flags = no_flags,
      .run = [](Commands& c, Line&) { return c.nodes(); }},
     {.name = "events",
      .text = "what happened",
+     .footer = "\nExamples:\n  dlrun events -f\n  dlrun events --job j12\n",
      .flags =
          [](CLI::App& app, Line& line) {
            app.add_flag("-f,--follow", line.events.follow, "live");
@@ -180,10 +192,12 @@ constexpr Command kCommands[] = {
      .run = [](Commands& c, Line& line) { return c.events(line.events); }},
     {.name = "why",
      .text = "why a job waits: per constraint, how many nodes fail it",
+     .footer = "\nExample:\n  dlrun why j12\n",
      .flags = one_job,
      .run = [](Commands& c, Line& line) { return c.why(line.job); }},
     {.name = "check",
      .text = "read a job file and say what is wrong with it, and where",
+     .footer = "\nExample:\n  dlrun check job.toml && dlrun submit job.toml\n",
      .flags =
          [](CLI::App& app, Line& line) {
            app.add_option("file", line.file, "job.toml, job.yaml, job.json")->required();
@@ -205,6 +219,7 @@ constexpr Command kCommands[] = {
      .run = [](Commands& c, Line& line) { return c.up(line.up); }},
     {.name = "down",
      .text = "end the cluster that up started, and what it runs",
+     .footer = "\nExample:\n  dlrun up --nodes 2 ; dlrun nodes ; dlrun down\n",
      .flags = no_flags,
      .run = [](Commands& c, Line&) { return c.down(); }},
     {.name = "connect",
@@ -233,15 +248,18 @@ constexpr Command kCommands[] = {
      .run = [](Commands& c, Line& line) { return c.join_token(line.minutes); }},
     {.name = "certificates",
      .text = "who belongs to the cluster, and until when",
+     .footer = "\nExample:\n  dlrun certificates\n",
      .flags = no_flags,
      .run = [](Commands& c, Line&) { return c.certificates(); }},
     {.name = "revoke",
      .text = "put a node out of the cluster: its certificates count no more",
+     .footer = "\nExample:\n  dlrun revoke node-7\n",
      .flags = [](CLI::App& app,
                  Line& line) { app.add_option("node", line.node, "name of the node")->required(); },
      .run = [](Commands& c, Line& line) { return c.revoke(line.node); }},
     {.name = "version",
      .text = "the version",
+     .footer = "\nExamples:\n  dlrun version\n  dlrun version --json\n",
      .flags = no_flags,
      .run = [](Commands& c, Line&) { return c.version(); }},
 };

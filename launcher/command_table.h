@@ -34,7 +34,7 @@ struct Line {
 struct Command {
   const char* name;
   const char* text;            ///< one line of help
-  const char* footer = "";     ///< examples
+  const char* footer;          ///< examples
   bool takes_program = false;  ///< what stands after -- is the user's
   void (*flags)(CLI::App&, Line&);
   int (*run)(Commands&, Line&);

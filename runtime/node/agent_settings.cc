@@ -3,6 +3,14 @@
 #include <cstdio>
 
 namespace dlrun::node {
+namespace {
+
+constexpr const char* kExamples =
+    "  dlrun agent --join 10.0.0.1:7441 --token-file join.token --ca-fingerprint sha256:1f2e...\n"
+    "  dlrun agent                                   a machine that has joined before\n"
+    "  dlrun agent --cpus 8 --memory 32GiB --labels disk=ssd --ports 20000-20999\n";
+
+}  // namespace
 
 std::vector<Setting> agent_settings(AgentFlags& f) {
   return {
@@ -30,7 +38,7 @@ std::variant<AgentFlags, int> parse_agent_flags(int argc, char** argv,
   AgentFlags flags;
   const auto code =
       take_command_line("dlrun agent", "The agent of a dlrun cluster: one per machine.",
-                        agent_settings(flags), argc, argv);
+                        agent_settings(flags), kExamples, argc, argv);
   if (code) return *code;
   if (flags.data.empty()) flags.data = default_data;
   if (!flags.join.empty() && (flags.token_file.empty() || flags.ca_fingerprint.empty())) {

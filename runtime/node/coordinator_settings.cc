@@ -8,6 +8,11 @@ namespace {
 constexpr std::int64_t kLogBytesMin = std::int64_t{1} << 20;
 constexpr std::int64_t kLogBytesMax = std::int64_t{1} << 50;
 
+constexpr const char* kExamples =
+    "  dlrun coordinator --data ~/cluster\n"
+    "  dlrun coordinator --data /var/lib/dlrun/coordinator --listen 10.0.0.1 --rest "
+    "10.0.0.1:7443\n";
+
 }  // namespace
 
 std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
@@ -65,7 +70,7 @@ std::variant<CoordinatorFlags, int> parse_coordinator_flags(int argc, char** arg
   CoordinatorFlags flags;
   const auto code =
       take_command_line("dlrun coordinator", "The coordinator of a dlrun cluster: one per cluster.",
-                        coordinator_settings(flags), argc, argv);
+                        coordinator_settings(flags), kExamples, argc, argv);
   if (code) return *code;
   if (const Status ok = check_coordinator_flags(flags); !ok) {
     std::fprintf(stderr, "dlrun coordinator: %s\n", ok.error().context.c_str());

@@ -280,7 +280,7 @@ Status parse_settings(const std::vector<Setting>& table, const std::vector<std::
 }
 
 std::string settings_help(std::string_view program, std::string_view purpose,
-                          const std::vector<Setting>& table) {
+                          const std::vector<Setting>& table, std::string_view examples) {
   std::string out = std::string(purpose) + "\n\nUsage: " + std::string(program) + " [SETTINGS]\n\n";
   std::size_t width = 0;
   for (const Setting& s : table) width = std::max(width, s.name.size() + meta(s).size());
@@ -290,7 +290,8 @@ std::string settings_help(std::string_view program, std::string_view purpose,
     const std::string note = notes(s);
     out += head + s.text + (note.empty() ? "" : " (" + note + ")") + "\n";
   }
-  return out + "  --help" + std::string(width > 2 ? width - 2 : 0, ' ') + "this help\n";
+  return out + "  --help" + std::string(width > 2 ? width - 2 : 0, ' ') + "this help\n\n" +
+         "Examples:\n" + std::string(examples);
 }
 
 std::string settings_markdown(std::string_view program, const std::vector<Setting>& table) {
@@ -312,11 +313,12 @@ std::string settings_markdown(std::string_view program, const std::vector<Settin
 }
 
 std::optional<int> take_command_line(std::string_view program, std::string_view purpose,
-                                     const std::vector<Setting>& table, int argc, char** argv) {
+                                     const std::vector<Setting>& table, std::string_view examples,
+                                     int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (std::find(args.begin(), args.end(), "--help") != args.end() ||
       std::find(args.begin(), args.end(), "-h") != args.end()) {
-    std::fputs(settings_help(program, purpose, table).c_str(), stdout);
+    std::fputs(settings_help(program, purpose, table, examples).c_str(), stdout);
     return 0;
   }
   const Status ok = parse_settings(table, args);

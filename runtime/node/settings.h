@@ -66,16 +66,17 @@ Result<Endpoint> parse_endpoint(std::string_view text);
 /// `--name value` and `--name=value`; a flag stands alone. An unknown name is an error that names
 /// the nearest.
 Status parse_settings(const std::vector<Setting>& table, const std::vector<std::string>& args);
-/// For `--help`.
+/// For `--help`. `examples`: command lines, each with its end of line.
 std::string settings_help(std::string_view program, std::string_view purpose,
-                          const std::vector<Setting>& table);
+                          const std::vector<Setting>& table, std::string_view examples);
 /// A heading and one row per setting.
 std::string settings_markdown(std::string_view program, const std::vector<Setting>& table);
 
 /// What a daemon's main does with its argv: --help to stdout (exit code 0), a wrong line to stderr
 /// (2), else nullopt.
 std::optional<int> take_command_line(std::string_view program, std::string_view purpose,
-                                     const std::vector<Setting>& table, int argc, char** argv);
+                                     const std::vector<Setting>& table, std::string_view examples,
+                                     int argc, char** argv);
 
 /// docs/settings.md, whole.
 std::string settings_document();

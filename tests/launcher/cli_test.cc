@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "launcher/command_table.h"
 #include "launcher/launcher_main.h"
 #include "launcher/local_cluster.h"
 #include "launcher/world.h"
@@ -302,6 +303,34 @@ TEST_F(Cli, HelpHasExamples) {
   EXPECT_THAT(out, HasSubstr("Examples:"));
   EXPECT_EQ(cli({"help", "logs"}), 0);
   EXPECT_THAT(out, HasSubstr("--follow"));
+}
+
+TEST_F(Cli, HelpOfEachCommandHasExamplesWithFlagsThatItHas) {
+  std::map<std::string, std::string> help;
+  for (const Command& command : command_table()) {
+    EXPECT_EQ(cli({command.name, "--help"}), 0);
+    help[command.name] = out;
+    ASSERT_THAT(out, HasSubstr("\nExample")) << command.name;
+    EXPECT_THAT(out.substr(out.find("\nExample")), HasSubstr(std::string("dlrun ") + command.name));
+  }
+  int flags = 0;
+  for (const auto& [name, text] : help) {
+    std::string of;  // the command whose words follow; "" = a program's, or the shell's
+    std::istringstream words(text.substr(text.find("\nExample")));
+    for (std::string word, before; words >> word; before = word) {
+      if (before.ends_with("dlrun"))
+        of = word;
+      else if (word == "--" || word == "&&" || word == ";" || word == "|")
+        of.clear();
+      if (of == word)
+        EXPECT_TRUE(help.contains(of)) << name << ": dlrun " << of;
+      else if (!of.empty() && word.starts_with("-")) {
+        ++flags;
+        EXPECT_THAT(help[of], HasSubstr(word)) << name;
+      }
+    }
+  }
+  EXPECT_GT(flags, 20);
 }
 
 TEST_F(Cli, ThePrograms_OwnFlagsAreNeverOurs) {

@@ -80,7 +80,14 @@ TEST_F(BadStart, WrongFingerprintAndWrongTokenAreToldApart) {
 TEST_F(BadStart, WrongUsageIsCodeTwo) {
   EXPECT_EQ(run({"coordinator"}).first, 2);
   EXPECT_EQ(run({"agent", "--data", cluster / "a", "--no-such-flag"}).first, 2);
-  EXPECT_EQ(run({"agent", "--help"}).first, 0);
+}
+
+TEST_F(BadStart, HelpOfBothDaemonsHasExamples) {
+  for (const std::string daemon : {"coordinator", "agent"}) {
+    const auto [code, text] = run({daemon, "--help"});
+    EXPECT_EQ(code, 0);
+    EXPECT_NE(text.find("\nExamples:\n  dlrun " + daemon), std::string::npos) << text;
+  }
 }
 
 }  // namespace

@@ -108,7 +108,9 @@ TEST(Settings, ThoseThatContradictEachOtherAreBothNamed) {
 TEST(Settings, HelpTellsDefaultUnitAndBounds) {
   CoordinatorFlags flags;
   const std::string help =
-      settings_help("dlrun coordinator", "Purpose.", coordinator_settings(flags));
+      settings_help("dlrun coordinator", "Purpose.", coordinator_settings(flags),
+                    "  dlrun coordinator --data x\n");
+  EXPECT_THAT(help, HasSubstr("\nExamples:\n  dlrun coordinator --data x\n"));
   EXPECT_THAT(help, HasSubstr("--heartbeat-ms MS"));
   EXPECT_THAT(help, HasSubstr("(20 to 60000 ms; default 2000)"));
   EXPECT_THAT(help, HasSubstr("(required)"));
