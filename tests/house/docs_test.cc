@@ -146,6 +146,19 @@ TEST_F(Docs, EveryFolderWithSourcesHasAReadmeOrItsParentDoes) {
     EXPECT_TRUE(pages_.contains(fs::path(folder) / "README.md")) << folder;
 }
 
+TEST_F(Docs, EveryFolderAtTheRootHasAReadme) {
+  std::set<std::string> without;
+  std::size_t folders = 0;
+  for (const std::string& path : tree_.paths) {
+    const fs::path at(path);
+    if (at.has_parent_path() || !fs::is_directory(root_ / at) || path.starts_with(".")) continue;
+    ++folders;
+    if (!pages_.contains(path + "/README.md")) without.insert(path);
+  }
+  EXPECT_GT(folders, 10u);
+  EXPECT_THAT(without, IsEmpty());
+}
+
 TEST_F(Docs, TheTrainingLoopThatIsShownIsShort) {
   const std::string loop = read(root_ / "examples/ctr_lr/main.cc");
   EXPECT_GT(loop.size(), 0u);
