@@ -36,6 +36,7 @@ groups=(build test)
 install_deps "${groups[@]}"
 make_venv numpy scikit-learn
 export DLRUN_PYTHON=$dlrun_venv/bin/python
+make_other_venvs
 
 folders=(dev)
 configure dev -DDLRUN_LONG=$long

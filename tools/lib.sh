@@ -6,6 +6,7 @@
 #   step "text" command...   one progress line; the command's output goes to the log; on failure its last lines are shown
 #   configure PRESET [-D...]; build PRESET TARGET...   quiet when there is nothing to do
 #   make_venv PACKAGE...     $dlrun_venv, with these Python packages
+#   make_other_venvs         $DLRUN_OTHER_PYTHONS: the oldest and the newest other CPython here, with numpy
 
 set -euo pipefail
 dlrun_source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -104,4 +105,25 @@ make_venv() {
   fi
   step "installing $wanted into it with pip" "$dlrun_venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
   printf '%s' "$wanted" >"$dlrun_venv/.packages"
+}
+
+# For the oldest and the newest other CPython >= 3.9 on this machine an environment with numpy: $DLRUN_OTHER_PYTHONS, with ':' between.
+# None is needed: one for which pip has no numpy is left out.
+make_other_venvs() {
+  local minor python folder list=() candidates
+  local ask='import sys, venv, ensurepip; v = sys.version_info[:2]; print(v[1], sys.executable) if (3, 9) <= v < (4, 0) else 0'
+  candidates=$(for python in /usr/bin/python3.[0-9] /usr/bin/python3.[0-9][0-9] "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+    [ ! -x "$python" ] || "$python" -I -c "$ask" 2>/dev/null || true
+  done | grep -v "^$("$dlrun_venv/bin/python" -c 'import sys; print(sys.version_info[1])') " | sort -n -u -k1,1) || true
+  while read -r minor python; do
+    folder=$dlrun_venv-3.$minor
+    if ! "$folder/bin/python" -c 'import numpy' 2>/dev/null; then
+      say "==> making an environment with numpy for $python"
+      { "$python" -m venv --clear "$folder" && "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: numpy; } \
+        >>"$dlrun_log" 2>&1 </dev/null || { say "    left out: see $dlrun_log"; rm -rf "$folder"; continue; }
+    fi
+    list+=("$folder/bin/python")
+  done < <(printf '%s\n' "$candidates" | sed -n '1p;$p' | sort -u | grep .)
+  DLRUN_OTHER_PYTHONS=$(IFS=:; echo "${list[*]}")
+  export DLRUN_OTHER_PYTHONS
 }

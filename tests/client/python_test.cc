@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -48,6 +49,22 @@ TEST_F(PythonTest, ThePackageAsksForNothingButPython39AndNumpy) {
   const std::string script = source_dir() + "/tests/client/python/portable.py";
   EXPECT_EQ(std::system((python_ + " " + script + " " + source_dir() + "/python/dlrun").c_str()),
             0);
+}
+
+TEST_F(PythonTest, AWorkerRunsInTheOldestAndTheNewestOtherInterpreterThatIsHere) {
+  const char* others = std::getenv("DLRUN_OTHER_PYTHONS");  // test.sh: with numpy, between ':'
+  std::istringstream list(others != nullptr ? others : "");
+  int ran = 0;
+  for (std::string interpreter; std::getline(list, interpreter, ':'); ++ran) {
+    python_ = interpreter;
+    const std::string folder = folder_ + "/" + std::to_string(ran);
+    std::filesystem::create_directory(folder);
+    const auto local = cluster(2, 2, inputs(folder));
+    ASSERT_TRUE(local);
+    run(*local, 2, {source_dir() + "/tests/client/python/worker.py", folder});
+    EXPECT_FALSE(HasFailure()) << interpreter;
+  }
+  if (ran == 0) GTEST_SKIP() << "no other CPython from 3.9 on here: DLRUN_OTHER_PYTHONS is empty";
 }
 
 TEST_F(PythonTest, ATermHandlerRunsWhileACallWaits) {
