@@ -3,8 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -18,7 +24,64 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
+
+/// `dlrun` in a terminal of its own, and who sits before it.
+class Terminal {
+ public:
+  explicit Terminal(std::vector<std::string> args) {
+    args.insert(args.begin(), dlrun_binary());
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    ::setenv("TERM", "xterm", 1);
+    pid_ = ::forkpty(&fd_, nullptr, nullptr, nullptr);
+    if (pid_ == 0) {
+      ::execv(argv[0], argv.data());
+      ::_exit(126);
+    }
+  }
+  ~Terminal() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+    ::close(fd_);
+  }
+  void type(const char* keys) { EXPECT_GT(::write(fd_, keys, std::strlen(keys)), 0); }
+  /// Waits until the screen has shown it; false: it has not within a minute, or all is over.
+  bool shows(const std::string& text) {
+    const SystemClock clock;
+    for (const TimePoint until = clock.now() + std::chrono::minutes(1);
+         screen_.find(text) == std::string::npos;)
+      if (clock.now() > until || !read_some()) return false;
+    return true;
+  }
+  bool runs() const {
+    siginfo_t ended{};
+    return ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           ended.si_pid == 0;
+  }
+  int end() {
+    EXPECT_FALSE(shows(std::string("\0never", 6)));  // to the last byte
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  const std::string& screen() const { return screen_; }
+
+ private:
+  bool read_some() {
+    pollfd wait{fd_, POLLIN, 0};
+    if (::poll(&wait, 1, 200) == 0) return true;
+    char bytes[4096];
+    const ssize_t n = ::read(fd_, bytes, sizeof bytes);  // EIO: nobody has the terminal any more
+    if (n > 0) screen_.append(bytes, static_cast<std::size_t>(n));
+    return n > 0;
+  }
+  int fd_ = -1;
+  pid_t pid_ = 0;
+  std::string screen_;
+};
 
 class OneMachine : public ::testing::Test {
  protected:
@@ -74,6 +137,27 @@ TEST_F(OneMachine, ARunWithoutAClusterLeavesNothingRunningAndIsStillAnsweredFor)
   EXPECT_EQ(dlrun({"logs", "--stdout", "j1"}), std::make_pair(0, std::string("out\n")));
   EXPECT_EQ(dlrun({"logs", "--stderr", "j1"}), std::make_pair(0, std::string("err\n")));
   EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(OneMachine, AtATerminalCtrlCAsksAndTheSecondKills) {
+  Terminal terminal({"run", "--", "/bin/sh", "-c", "echo it runs; exec sleep 1000"});
+  ASSERT_TRUE(terminal.shows("it runs\r\n")) << terminal.screen();
+  terminal.type("\x03");
+  ASSERT_TRUE(terminal.shows("Ctrl-C again to kill the job j1")) << terminal.screen();
+  EXPECT_TRUE(terminal.runs());
+  EXPECT_THAT(terminal.screen(), HasSubstr("\x1b[2mdlrun:\x1b[0m j1 RUNNING")) << "in colour";
+  terminal.type("\x03");
+  EXPECT_EQ(terminal.end(), 130) << terminal.screen();
+  EXPECT_THAT(terminal.screen(), HasSubstr("j1 CANCELLED"));
+  EXPECT_TRUE(nothing_left());
+
+  ::setenv("NO_COLOR", "1", 1);
+  Terminal plain({"run", "--", "/bin/echo", "it runs"});
+  EXPECT_EQ(plain.end(), 0) << plain.screen();
+  ::unsetenv("NO_COLOR");
+  EXPECT_THAT(plain.screen(), HasSubstr("dlrun: j2 SUCCEEDED"));
+  EXPECT_THAT(plain.screen(), HasSubstr("it runs\r\n"));
+  EXPECT_THAT(plain.screen(), Not(HasSubstr("\x1b[2m")));
 }
 
 TEST_F(OneMachine, NodesOfUpHaveFoldersCpusAndPortsOfTheirOwn) {
