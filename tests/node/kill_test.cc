@@ -19,6 +19,7 @@
 #include <map>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "runtime/base/rng.h"
 #include "tests/node/process.h"
@@ -127,6 +128,7 @@ struct World {
     std::ofstream file(cluster / "train.libsvm");
     for (int row = 0; row < kRows; ++row)
       file << row % 2 << ' ' << row << ":1 " << 1000000 + row << ":0.5\n";
+    file.close();  // the daemons would inherit it
     cluster.start_coordinator(kLost);
     for (const char* name : {"n0", "n1"}) cluster.start_agent(name);
     wait_nodes();
@@ -143,6 +145,7 @@ struct World {
   }
   TestCluster cluster;
   int jobs = 0;
+  bool warm = false;  ///< two jobs have run: the daemons hold what they keep
 };
 
 class Kill : public ::testing::TestWithParam<std::string> {
@@ -359,8 +362,10 @@ SplitMix64 Kill::rng_{0};
 
 TEST_P(Kill, LeavesTheRightEndAndNothingElse) {
   const std::string kind = GetParam();
-  run_one();  // starts the feeders
-  run_one();
+  if (!std::exchange(world_->warm, true)) {
+    run_one();
+    run_one();
+  }
   const auto before = descriptors_of_daemons();
 
   const bool outlived = kind == "coordinator" || kind == "agent" || kind == "feeder";
