@@ -56,13 +56,13 @@ TEST_F(PythonTest, AWorkerRunsInTheOldestAndTheNewestOtherInterpreterThatIsHere)
   std::istringstream list(others != nullptr ? others : "");
   int ran = 0;
   for (std::string interpreter; std::getline(list, interpreter, ':'); ++ran) {
+    SCOPED_TRACE(interpreter);
     python_ = interpreter;
     const std::string folder = folder_ + "/" + std::to_string(ran);
     std::filesystem::create_directory(folder);
     const auto local = cluster(2, 2, inputs(folder));
     ASSERT_TRUE(local);
     run(*local, 2, {source_dir() + "/tests/client/python/worker.py", folder});
-    EXPECT_FALSE(HasFailure()) << interpreter;
   }
   if (ran == 0) GTEST_SKIP() << "no other CPython from 3.9 on here: DLRUN_OTHER_PYTHONS is empty";
 }

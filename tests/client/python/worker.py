@@ -115,6 +115,7 @@ def dense_input():
     feed = dlrun.input("dense")
     kept = []
     copies = []
+    batch = None  # another worker may be so quick that none is left for this one
     for batch in feed:
         check_batch(batch)
         assert len(batch) == len(batch.labels) > 0 and batch.pass_ in (0, 1) and "columns 2" in repr(batch)
