@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "ps/core/dedup_window.h"
-#include "runtime/wire/ps_codec.h"
 
 namespace dlrun::ps {
 namespace {
@@ -121,17 +120,21 @@ void Engine::connect(Link& link, std::size_t first) {
 
 std::shared_ptr<Call> Engine::make_call(const char* verb, const std::string& table,
                                         Duration timeout) const {
-  auto call = std::make_shared<Call>();
+  auto call =
+      std::allocate_shared<Call>(RequestAllocator<Call>(memory_), RequestAllocator<char>(memory_));
   call->verb = verb;
   call->table = table;
-  call->deadline = now() + std::clamp(timeout, Duration::zero(), kTimeoutMax);
+  call->made = now();
+  call->deadline = call->made + std::clamp(timeout, Duration::zero(), kTimeoutMax);
   return call;
 }
 
 void Engine::add(const std::shared_ptr<Call>& call, const RequestHeader& header, Segment segment) {
-  Op op{.call = call, .header = header};
+  Op& op = ops_.try_emplace(ops_.end(), ++last_request_)->second;
+  op.call = call;
+  op.header = header;
   op.shard = segment.shard;
-  op.header.request = ++last_request_;
+  op.header.request = last_request_;
   op.header.token = view_.token;
   op.header.client = options_.client;
   op.header.worker = options_.worker;
@@ -141,14 +144,14 @@ void Engine::add(const std::shared_ptr<Call>& call, const RequestHeader& header,
                                    ? segment_bytes_
                                    : segment.keys.size() * 4 * std::uint64_t{op.header.dim};
   op.bytes = kOpOverheadBytes + segment.keys.size() * 8 + values;
-  op.segment = std::make_shared<const Segment>(std::move(segment));
+  op.segment =
+      std::allocate_shared<Segment>(RequestAllocator<Segment>(memory_), std::move(segment));
   op.backoff = kLinkRetryFirst;
-  op.next_send = now();
+  op.next_send = call->made;
   due_ = std::min(due_, call->deadline);
   if (op.header.sequence != 0) ++open_sequences_[op.header.sequence];
   ++call->open;
   ++call->unsent;
-  ops_.emplace(op.header.request, std::move(op));
 }
 
 CutRule Engine::rule(bool borrow) const {
@@ -224,7 +227,7 @@ void Engine::kick() {
   if (leading_) {
     channel_->wake();
   } else {
-    pump();
+    pump(now());
   }
 }
 
@@ -274,7 +277,7 @@ bool Engine::drive(Lock& lock, const std::function<bool()>& done, TimePoint dead
       changed_.wait_for(lock, std::chrono::milliseconds(100));
     } else {
       leading_ = true;
-      pump();
+      pump(start);
       if (!done()) {
         const Duration pause =
             std::clamp(std::min(due_, deadline) - start, Duration::zero(), kTimeoutMax);
@@ -292,17 +295,17 @@ bool Engine::drive(Lock& lock, const std::function<bool()>& done, TimePoint dead
       leading_ = false;
       changed_.notify_all();
     }
-    if (now() >= deadline && !done()) {
-      if (!leading_) pump();
+    if (done()) break;
+    if (const TimePoint end = now(); end >= deadline) {
+      if (!leading_) pump(end);
       return done();
     }
   }
   return true;
 }
 
-void Engine::pump() {
+void Engine::pump(TimePoint start) {
   if (next_view_) install(std::move(*std::exchange(next_view_, std::nullopt)));
-  const TimePoint start = now();
   if (start >= due_) retry_and_expire(start);
   send_queued(start);
 }
@@ -337,6 +340,7 @@ void Engine::retry_and_expire(TimePoint start) {
 
 // What was never sent, oldest first; looks no further than credit goes.
 void Engine::send_queued(TimePoint start) {
+  if (first_queued_ > last_request_) return;
   blocked_.assign(links_.size(), 0);
   std::size_t open = links_.size();
   std::optional<std::uint64_t> left;
@@ -377,7 +381,8 @@ void Engine::send(Op& op, TimePoint start) {
   op.header.budget = op.call->deadline - start;
   op.header.epoch = view_.map.epoch;
   const Segment& s = *op.segment;
-  transport::Message message{transport::Frame::take(wire::encode(op.header))};
+  const std::span<const std::byte> head = writer_.write(op.header);
+  transport::Message message{transport::Frame{nullptr, head.data(), head.size()}};
   if (!s.keys.empty()) message.push_back(frame_of(op.segment, s.keys, s.own_keys));
   if (!s.values.empty()) message.push_back(frame_of(op.segment, s.values, s.own_values));
   if (!s.encoded.empty())
@@ -559,7 +564,7 @@ Status Engine::set_view(PsView view) {
     channel_->wake();
   } else {
     install(std::move(view));
-    pump();
+    pump(now());
   }
   return {};
 }
@@ -574,7 +579,7 @@ void Engine::install(PsView view) {
   ops_.clear();
   first_queued_ = 0;
   for (auto& [request, op] : old) {
-    std::vector<Segment> parts;
+    Segments parts;
     if (op.segment->keys.empty()) {
       parts.emplace_back(op.shard);
     } else {

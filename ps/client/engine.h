@@ -28,7 +28,9 @@
 #include "ps/client/partition.h"
 #include "ps/core/value_codec.h"
 #include "runtime/base/rng.h"
+#include "runtime/transport/recycler.h"
 #include "runtime/transport/transport.h"
+#include "runtime/wire/ps_codec.h"
 
 namespace dlrun::ps {
 
@@ -36,9 +38,21 @@ namespace dlrun::ps {
 /// this appended: a client looks there first, and takes a socket where that does not come up.
 inline constexpr std::string_view kShmSuffix = "-shm";
 
+/// What requests are made of, kept from one to the next.
+struct RequestMemory {
+  transport::Recycler& recycler() noexcept { return recycled; }
+  transport::Recycler recycled;
+};
+template <class T>
+using RequestAllocator = transport::RecyclingAllocator<T, RequestMemory>;
+template <class Key, class T>
+using RequestMap = std::map<Key, T, std::less<Key>, RequestAllocator<std::pair<const Key, T>>>;
+
 struct Call {
+  explicit Call(const RequestAllocator<char>& memory) : table(memory) {}
   const char* verb = "";  ///< what() for errors: "pull of table 'w'"
-  std::string table;
+  std::basic_string<char, std::char_traits<char>, RequestAllocator<char>> table;
+  TimePoint made;
   TimePoint deadline;
   std::size_t open = 0;    ///< ops not done
   std::size_t unsent = 0;  ///< ops never sent
@@ -49,7 +63,10 @@ struct Call {
   std::vector<std::uint64_t> page_keys;
   std::vector<float> page_values;
   bool done() const noexcept { return open == 0 || error.has_value(); }
-  std::string what() const { return table.empty() ? verb : verb + (" of table '" + table + "'"); }
+  std::string what() const {
+    if (table.empty()) return verb;
+    return std::string(verb).append(" of table '").append(table).append("'");
+  }
 };
 
 class Engine {
@@ -123,7 +140,7 @@ class Engine {
     CodecSpec pull;
     std::unique_ptr<ErrorFeedback> feedback;
   };
-  using Ops = std::map<std::uint64_t, Op>;  ///< by request: oldest first
+  using Ops = RequestMap<std::uint64_t, Op>;  ///< by request: oldest first
 
   void add(const std::shared_ptr<Call>& call, const RequestHeader& header, Segment segment);
   CutRule rule(bool borrow) const;
@@ -132,7 +149,7 @@ class Engine {
                             const transport::Message& message);
   void kick();
   bool drive(Lock& lock, const std::function<bool()>& done, TimePoint deadline);
-  void pump();
+  void pump(TimePoint start);
   bool admit(Op& op);
   void send(Op& op, TimePoint start);
   void retry_and_expire(TimePoint start);
@@ -163,12 +180,16 @@ class Engine {
   std::vector<Link> links_;  ///< by shard
   std::uint32_t segment_bytes_ = 0;
   std::vector<char> blocked_;  ///< by shard, in pump()
-  Ops ops_;
+  std::shared_ptr<RequestMemory> memory_ = std::make_shared<RequestMemory>();
+  wire::HeaderWriter writer_;
+  Ops ops_{Ops::allocator_type(memory_)};
   TimePoint due_ = TimePoint::max();  ///< nothing is to be done before, but what credit holds
   std::uint64_t first_queued_ = 0;    ///< all ops below it were sent
   std::uint64_t last_request_ = 0;
   std::uint64_t last_sequence_ = 0;
-  std::map<std::uint64_t, std::uint32_t> open_sequences_;  ///< sequence -> ops that carry it
+  /// sequence -> ops that carry it
+  RequestMap<std::uint64_t, std::uint32_t> open_sequences_{
+      RequestAllocator<std::pair<const std::uint64_t, std::uint32_t>>(memory_)};
   std::unordered_map<std::uint32_t, std::uint64_t> clocks_;
   std::unordered_map<std::uint32_t, Codecs> codecs_;  ///< by table; none: f32 both ways
   SplitMix64 rng_;

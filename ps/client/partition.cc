@@ -36,11 +36,11 @@ std::size_t keys_of_a_segment(std::size_t dim, std::uint32_t segment_bytes_max) 
 
 /// Calls add(segment, place, is_new_key) for each place, with segments begun as shard and size ask.
 template <class Add>
-std::vector<Segment> cut(std::uint32_t table, std::size_t dim, const SlotMap& map,
-                         std::span<const std::uint64_t> keys, std::uint32_t segment_bytes_max,
-                         bool values, Add add) {
+Segments cut(std::uint32_t table, std::size_t dim, const SlotMap& map,
+             std::span<const std::uint64_t> keys, std::uint32_t segment_bytes_max, bool values,
+             Add add) {
   const std::size_t keys_max = keys_of_a_segment(dim, segment_bytes_max);
-  std::vector<Segment> segments;
+  Segments segments;
   std::vector<std::size_t> open;  // by shard: its segment that still has room, + 1
   for (const Place& p : places_of(keys)) {
     const std::uint32_t shard = map.owner[slot_of(table, p.key)].value;
@@ -70,10 +70,10 @@ std::vector<Segment> cut(std::uint32_t table, std::size_t dim, const SlotMap& ma
 
 /// Keys ascending, distinct and of one shard: the segments are stretches of the caller's arrays.
 /// `grads`: nullptr for a pull.
-std::vector<Segment> stretches(const TableSchema& schema, std::span<const std::uint64_t> keys,
-                               const float* grads, const CutRule& rule) {
+Segments stretches(const TableSchema& schema, std::span<const std::uint64_t> keys,
+                   const float* grads, const CutRule& rule) {
   const std::size_t keys_max = keys_of_a_segment(schema.dim, rule.segment_bytes_max);
-  std::vector<Segment> segments;
+  Segments segments;
   segments.reserve((keys.size() + keys_max - 1) / keys_max);
   for (std::size_t at = 0; at < keys.size(); at += keys_max) {
     Segment& s = segments.emplace_back(*rule.only);
@@ -91,8 +91,8 @@ std::vector<Segment> stretches(const TableSchema& schema, std::span<const std::u
 
 }  // namespace
 
-std::vector<Segment> cut_pull(const TableSchema& schema, const SlotMap& map,
-                              std::span<const std::uint64_t> keys, const CutRule& rule) {
+Segments cut_pull(const TableSchema& schema, const SlotMap& map,
+                  std::span<const std::uint64_t> keys, const CutRule& rule) {
   if (rule.only && strictly_ascending(keys)) return stretches(schema, keys, nullptr, rule);
   return cut(schema.id, schema.dim, map, keys, rule.segment_bytes_max, false,
              [](Segment& s, const Place& p, bool) {
@@ -100,9 +100,9 @@ std::vector<Segment> cut_pull(const TableSchema& schema, const SlotMap& map,
              });
 }
 
-std::vector<Segment> cut_push(const TableSchema& schema, const SlotMap& map,
-                              std::span<const std::uint64_t> keys, std::span<const float> grads,
-                              const CutRule& rule) {
+Segments cut_push(const TableSchema& schema, const SlotMap& map,
+                  std::span<const std::uint64_t> keys, std::span<const float> grads,
+                  const CutRule& rule) {
   if (rule.only && strictly_ascending(keys)) return stretches(schema, keys, grads.data(), rule);
   const std::size_t dim = schema.dim;
   return cut(schema.id, schema.dim, map, keys, rule.segment_bytes_max, true,
@@ -119,8 +119,7 @@ std::vector<Segment> cut_push(const TableSchema& schema, const SlotMap& map,
              });
 }
 
-std::vector<Segment> recut(std::uint32_t table, std::uint32_t dim, const SlotMap& map,
-                           const Segment& segment) {
+Segments recut(std::uint32_t table, std::uint32_t dim, const SlotMap& map, const Segment& segment) {
   return cut(table, dim, map, segment.keys, kSegmentBytesMax, false,
              [&](Segment& part, const Place& p, bool) {
                const auto index = static_cast<std::uint32_t>(part.own_keys.size() - 1);

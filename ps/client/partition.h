@@ -3,6 +3,7 @@
 /// distinct, at most so many bytes of keys and values. Pure. O(n) when the keys come ascending,
 /// else O(n log n); no copies when they are distinct too, all of one shard, and may be borrowed.
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -43,19 +44,21 @@ struct Segment {
   }
 };
 
+/// One of them takes no memory of its own.
+using Segments = boost::container::small_vector<Segment, 1>;
+
 struct CutRule {
   std::uint32_t segment_bytes_max = kSegmentBytesMax;
   std::optional<ShardId> only;  ///< the map has no other owner
   bool borrow = false;          ///< the caller's arrays live as long as the segments
 };
 
-std::vector<Segment> cut_pull(const TableSchema& schema, const SlotMap& map,
-                              std::span<const std::uint64_t> keys, const CutRule& rule);
-std::vector<Segment> cut_push(const TableSchema& schema, const SlotMap& map,
-                              std::span<const std::uint64_t> keys, std::span<const float> grads,
-                              const CutRule& rule);
+Segments cut_pull(const TableSchema& schema, const SlotMap& map,
+                  std::span<const std::uint64_t> keys, const CutRule& rule);
+Segments cut_push(const TableSchema& schema, const SlotMap& map,
+                  std::span<const std::uint64_t> keys, std::span<const float> grads,
+                  const CutRule& rule);
 /// The same segment under another map: one part per shard that now owns some of its keys. Owns all.
-std::vector<Segment> recut(std::uint32_t table, std::uint32_t dim, const SlotMap& map,
-                           const Segment& segment);
+Segments recut(std::uint32_t table, std::uint32_t dim, const SlotMap& map, const Segment& segment);
 
 }  // namespace dlrun::ps

@@ -37,12 +37,13 @@ bool view_as(const transport::Message& message, std::size_t index, std::vector<T
 struct ShardLoop::Sink final : ReplySink {
   explicit Sink(transport::Channel& channel) : channel_(channel) {}
   float* place(Asker asker, const ReplyHeader& header, std::size_t floats) override {
-    const auto head = wire::encode(header);
+    const std::span<const std::byte> head = writer_.write(header);
     return reinterpret_cast<float*>(
         channel_.reserve(asker, {nullptr, head.data(), head.size()}, floats * sizeof(float)));
   }
   void sent(Asker asker) override { channel_.commit(asker); }
   transport::Channel& channel_;
+  wire::HeaderWriter writer_;  ///< of every reply
 };
 
 ShardLoop::~ShardLoop() = default;
@@ -67,8 +68,10 @@ Status ShardLoop::step(Duration wait_max) {
     serve(**incoming);
     if (i + 1 < kRequestsPerStep) incoming = channel_->receive(Duration::zero());
   }
-  core_.on_tick(clock_->now(), effects_);
-  perform();
+  if (core_.next_deadline()) {
+    core_.on_tick(clock_->now(), effects_);
+    perform();
+  }
   if (!incoming) return tl::unexpected(incoming.error());
   return {};
 }
@@ -112,10 +115,11 @@ transport::Frame ShardLoop::frame_of(const ReplyHeader& header, std::vector<floa
 void ShardLoop::perform() {
   for (Effect& effect : effects_) {
     Reply& reply = std::get<Reply>(effect);
-    transport::Message message{transport::Frame::take(wire::encode(reply.header))};
+    const std::span<const std::byte> head = sink_->writer_.write(reply.header);
+    transport::Message message{transport::Frame{nullptr, head.data(), head.size()}};
     if (!reply.keys.empty()) message.push_back(transport::Frame::take(std::move(reply.keys)));
     if (!reply.values.empty()) message.push_back(frame_of(reply.header, std::move(reply.values)));
-    if (!channel_->send(reply.asker, message)) ++stats_.replies_dropped;
+    if (!channel_->send_later(reply.asker, message)) ++stats_.replies_dropped;
   }
   effects_.clear();
   while (auto values = replies_.take_back()) core_.recycle(std::move(*values));

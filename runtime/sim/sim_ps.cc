@@ -18,7 +18,7 @@ constexpr Duration kTimeout = seconds(90);
 /// One turn of a client that nobody waits for: sends what is due, takes what has come. (A wait for
 /// something that never is, until now.)
 void turn_of(ps::Engine& engine) {
-  auto nothing = std::make_shared<ps::Call>();
+  const auto nothing = engine.make_call("turn", "", Duration{0});
   nothing->open = 1;
   nothing->deadline = engine.now() - milliseconds(200);
   (void)engine.wait(nothing);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/base/assert.h"
+#include "runtime/transport/recycler.h"
 
 namespace dlrun::transport {
 
@@ -75,6 +76,8 @@ struct ShmLink::Mapping {
   std::byte* base = nullptr;
   std::size_t size = 0;
   std::uint32_t ring_bytes = 0;
+  Recycler recycled;
+  Recycler& recycler() noexcept { return recycled; }
   /// Of the ring that is read here, by unit: of a record that begins there and was taken, its
   /// units, and kDropped when nobody holds a frame of it any more. The peer does not see them.
   std::unique_ptr<std::atomic<std::uint32_t>[]> pins;
@@ -91,9 +94,9 @@ struct ShmLink::Mapping {
   }
 };
 
-/// What the frames of a taken record own.
+/// What the frames of a taken record own; who allocated it keeps the mapping.
 struct ShmLink::Pin {
-  std::shared_ptr<Mapping> mapping;
+  Mapping* mapping;
   std::uint64_t at;
   void operator()(const void*) const noexcept {
     mapping->pin(at).fetch_or(Mapping::kDropped, std::memory_order_release);
@@ -298,7 +301,9 @@ Result<std::optional<Message>> ShmLink::take(const NextFile& next_file) {
   pin(at, head.total);
   read_ += head.total;
   reap(ring_bytes_ / 8);
-  return frames_of(head, record, std::shared_ptr<const void>(record, Pin{mapping_, at}));
+  return frames_of(head, record,
+                   std::shared_ptr<const void>(record, Pin{mapping_.get(), at},
+                                               RecyclingAllocator<char, Mapping>(mapping_)));
 }
 
 Result<std::optional<Message>> ShmLink::take_file(const RecordHead& head,
@@ -311,6 +316,7 @@ Result<std::optional<Message>> ShmLink::take_file(const RecordHead& head,
   void* at = ::mmap(nullptr, head.total, PROT_READ, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) return fail_errno("mapping a large message");
   struct Unmap {
+    std::shared_ptr<Mapping> mapping;
     Pin pin;
     std::size_t size;
     void operator()(void* p) const noexcept {
@@ -319,7 +325,7 @@ Result<std::optional<Message>> ShmLink::take_file(const RecordHead& head,
     }
   };
   pin(read_, kHeadBytes);
-  const std::shared_ptr<void> owner(at, Unmap{Pin{mapping_, read_}, head.total});
+  const std::shared_ptr<void> owner(at, Unmap{mapping_, Pin{mapping_.get(), read_}, head.total});
   read_ += kHeadBytes;
   return frames_of(head, static_cast<const std::byte*>(at), owner);
 }

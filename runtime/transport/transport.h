@@ -9,6 +9,7 @@
 /// Threads: a Channel has one owner at a time (hand it over under a lock); only wake() may come
 /// from any thread.
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,7 +37,8 @@ struct Frame {
     return Frame{held, reinterpret_cast<const std::byte*>(held->data()), held->size() * sizeof(T)};
   }
 };
-using Message = std::vector<Frame>;
+/// Few frames take no memory of their own.
+using Message = boost::container::small_vector<Frame, 4>;
 /// The same bytes, with owners for all of them.
 Message owned(Message message);
 
@@ -60,6 +62,9 @@ class Channel {
   /// Never blocks. kUnavailable: the link is not up (or the peer went); kOverloaded: its queue is
   /// full. Then nothing was sent.
   virtual Status send(PeerId peer, const Message& message) = 0;
+  /// As send(), but it may be held back to go together with others: until receive() has nothing
+  /// more to give, or a few are together. What then cannot be sent is lost without a word.
+  virtual Status send_later(PeerId peer, const Message& message) { return send(peer, message); }
   /// Begins a message of two frames: `head`, copied, and `bytes` that the caller writes to where
   /// this points (64-byte aligned) before commit(), the next call to this channel. nullptr: not to
   /// be had here and now; send() says why.

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <utility>
 
 #include "runtime/base/assert.h"
 #include "runtime/os/fd.h"
+#include "runtime/transport/packing.h"
 #include "runtime/transport/shm_end.h"
 #include "runtime/transport/spin.h"
 
@@ -113,6 +115,16 @@ struct HeldMessage {
 
 void release_owner(void*, void* hint) { delete static_cast<std::shared_ptr<const void>*>(hint); }
 
+Status send_msg(void* socket, zmq_msg_t& msg, int flags, const std::string& what) {
+  while (zmq_msg_send(&msg, socket, flags) < 0) {
+    if (zmq_errno() == EINTR) continue;
+    auto error = zmq_fail(what);
+    zmq_msg_close(&msg);
+    return error;
+  }
+  return {};
+}
+
 Status send_frame(void* socket, const Frame& frame, int flags, const std::string& what) {
   zmq_msg_t msg;
   // Small frames are cheaper to copy than to share.
@@ -127,16 +139,17 @@ Status send_frame(void* socket, const Frame& frame, int flags, const std::string
       return zmq_fail(what);
     }
   }
-  while (zmq_msg_send(&msg, socket, flags) < 0) {
-    if (zmq_errno() == EINTR) continue;
-    auto error = zmq_fail(what);
-    zmq_msg_close(&msg);
-    return error;
-  }
-  return {};
+  return send_msg(socket, msg, flags, what);
 }
 
+/// Small ones of several frames as a pack of one.
 Status send_message(void* socket, const Message& message, const std::string& what) {
+  if (message.size() > 1 && fits_in_pack(message)) {
+    zmq_msg_t msg;
+    if (zmq_msg_init_size(&msg, kPackHeadBytes + packed_bytes(message)) != 0) return zmq_fail(what);
+    write_packed(message, write_pack_head(static_cast<std::byte*>(zmq_msg_data(&msg))));
+    return send_msg(socket, msg, ZMQ_DONTWAIT, what);
+  }
   for (std::size_t i = 0; i < message.size(); ++i) {
     DLRUN_TRY(send_frame(socket, message[i],
                          ZMQ_DONTWAIT | (i + 1 < message.size() ? ZMQ_SNDMORE : 0), what));
@@ -191,7 +204,9 @@ class ZmqChannel : public Channel {
   void commit(PeerId peer) final { shm_of(peer)->commit(peer); }
 
   Result<std::optional<Incoming>> receive(Duration timeout) final {
-    ++receives_;
+    // However much comes in: nothing is held back for long.
+    if (++receives_ % kFlushEvery == 0) flush();
+    if (!unpacked_.empty()) return std::optional<Incoming>(next_unpacked());
     const bool linked = shm_ != nullptr && !shm_->empty();
     if (linked && receives_ % kLookEvery == 0) shm_->look();
     // Looking at sockets in vain costs a system call: while there are links they get a turn in so
@@ -204,6 +219,7 @@ class ZmqChannel : public Channel {
     }
     if (linked) {
       if (auto message = shm_->try_receive()) return std::optional<Incoming>(std::move(message));
+      flush();
       if (timeout == Duration::zero()) return std::optional<Incoming>{};
       if (auto message = spin_.until(timeout, [&] { return shm_->try_receive(); }))
         return std::optional<Incoming>(std::move(message));
@@ -213,15 +229,37 @@ class ZmqChannel : public Channel {
         if (message) return message;
       }
     }
+    flush();
     return sleep_and_receive(timeout);
   }
 
  protected:
   static constexpr std::uint32_t kLookEvery = 256;
   static constexpr std::uint32_t kSocketsEvery = 16;
+  static constexpr std::uint32_t kFlushEvery = 32;
 
   virtual Result<std::optional<Incoming>> from_sockets() = 0;
   virtual void add_sockets(std::vector<zmq_pollitem_t>& items) = 0;
+  /// Sends what was held back.
+  virtual void flush() {}
+
+  /// What a socket brought: the message itself, or those of a pack one after the other.
+  std::optional<Incoming> arrived(PeerId peer, Message message) {
+    if (message.size() != 1 || !is_pack(message[0])) return Incoming{peer, std::move(message)};
+    messages_.clear();
+    (void)unpack(message[0], kFramesMax, messages_);  // of a broken one, what came before that
+    for (Message& each : messages_) unpacked_.push_back({peer, std::move(each)});
+    if (unpacked_.empty()) return std::nullopt;
+    return next_unpacked();
+  }
+  Incoming next_unpacked() {
+    Incoming next = std::move(unpacked_.front());
+    unpacked_.pop_front();
+    return next;
+  }
+  void drop_unpacked(PeerId peer) {
+    std::erase_if(unpacked_, [&](const Incoming& m) { return m.peer == peer; });
+  }
 
   Result<ShmEnd*> shm(std::uint64_t message_bytes_max) {
     if (shm_ == nullptr) {
@@ -279,6 +317,8 @@ class ZmqChannel : public Channel {
   std::uint32_t receives_ = 0;
   bool sockets_busy_ = false;
   std::vector<zmq_pollitem_t> items_;
+  std::deque<Incoming> unpacked_;
+  std::vector<Message> messages_;  ///< arrived()
 };
 
 class ZmqListener final : public ZmqChannel {
@@ -287,6 +327,7 @@ class ZmqListener final : public ZmqChannel {
       : ZmqChannel(std::move(context)), handle_(handle), options_(options) {}
 
   ~ZmqListener() override {
+    flush();
     for (const std::string& path : paths_) ::unlink(path.c_str());  // zmq leaves the file
   }
 
@@ -336,12 +377,23 @@ class ZmqListener final : public ZmqChannel {
   Status send(PeerId peer, const Message& message) override {
     if (ShmEnd* end = shm_of(peer)) return end->send(peer, message);
     if (!socket_) return fail(Errc::kUnavailable, "no such peer");
-    std::byte id[kRoutingIdBytes] = {};
-    for (std::size_t i = 0; i < kRoutingIdBytes; ++i)
-      id[i] = static_cast<std::byte>(peer >> (8 * i));
-    const Frame address{nullptr, id, kRoutingIdBytes};
-    DLRUN_TRY(send_frame(socket_->get(), address, ZMQ_DONTWAIT | ZMQ_SNDMORE, "send"));
+    flush(peer);  // what came first goes first
+    DLRUN_TRY(send_address(peer));
     return send_message(socket_->get(), message, "send");
+  }
+
+  Status send_later(PeerId peer, const Message& message) override {
+    if (shm_of(peer) != nullptr || !socket_ || !fits_in_pack(message)) return send(peer, message);
+    Pack& pack = pack_of(peer);
+    if (pack.bytes.empty()) {
+      pack.bytes.resize(kPackHeadBytes);
+      write_pack_head(pack.bytes.data());
+    }
+    const std::size_t at = pack.bytes.size();
+    pack.bytes.resize(at + packed_bytes(message));
+    write_packed(message, pack.bytes.data() + at);
+    if (++pack.messages >= kPackMessagesMax || pack.bytes.size() >= kPackBytes) flush(pack);
+    return {};
   }
 
   std::vector<std::string> endpoints() const override { return endpoints_; }
@@ -368,10 +420,54 @@ class ZmqListener final : public ZmqChannel {
     for (std::size_t i = 0; i < kRoutingIdBytes; ++i)
       peer |= std::to_integer<std::uint64_t>(message[0].data[i]) << (8 * i);
     message.erase(message.begin());
-    return std::optional<Incoming>(Incoming{peer, std::move(message)});
+    return arrived(peer, std::move(message));
   }
   void add_sockets(std::vector<zmq_pollitem_t>& items) override {
     if (socket_) items.push_back({socket_->get(), 0, ZMQ_POLLIN, 0});
+  }
+
+  /// Held back for one peer.
+  struct Pack {
+    PeerId peer = 0;
+    std::uint32_t messages = 0;
+    std::vector<std::byte> bytes;
+  };
+  static constexpr std::uint32_t kPackMessagesMax = 32;
+  static constexpr std::size_t kPackBytes = 32u << 10;
+  static constexpr std::size_t kPacksMax = 64;
+
+  Pack& pack_of(PeerId peer) {
+    for (std::size_t i = 0; i < packs_open_; ++i) {
+      if (packs_[i].peer == peer) return packs_[i];
+    }
+    if (packs_open_ == kPacksMax) flush();
+    if (packs_open_ == packs_.size()) packs_.emplace_back();
+    Pack& pack = packs_[packs_open_++];
+    pack.peer = peer;
+    return pack;
+  }
+  void flush(Pack& pack) {
+    if (pack.messages > 0 && send_address(pack.peer))
+      (void)send_frame(socket_->get(), {nullptr, pack.bytes.data(), pack.bytes.size()},
+                       ZMQ_DONTWAIT, "send");
+    pack.messages = 0;
+    pack.bytes.clear();
+  }
+  void flush(PeerId peer) {
+    for (std::size_t i = 0; i < packs_open_; ++i) {
+      if (packs_[i].peer == peer) flush(packs_[i]);
+    }
+  }
+  void flush() override {
+    for (std::size_t i = 0; i < packs_open_; ++i) flush(packs_[i]);
+    packs_open_ = 0;
+  }
+  Status send_address(PeerId peer) {
+    std::byte id[kRoutingIdBytes] = {};
+    for (std::size_t i = 0; i < kRoutingIdBytes; ++i)
+      id[i] = static_cast<std::byte>(peer >> (8 * i));
+    return send_frame(socket_->get(), {nullptr, id, kRoutingIdBytes}, ZMQ_DONTWAIT | ZMQ_SNDMORE,
+                      "send");
   }
 
   void* handle_;
@@ -379,6 +475,8 @@ class ZmqListener final : public ZmqChannel {
   std::optional<Socket> socket_;  ///< none: shared memory alone
   std::vector<std::string> endpoints_;
   std::vector<std::string> paths_;  ///< socket files that are ours
+  std::vector<Pack> packs_;         ///< the first packs_open_ are in use
+  std::size_t packs_open_ = 0;
 };
 
 class ZmqDialer final : public ZmqChannel {
@@ -406,6 +504,7 @@ class ZmqDialer final : public ZmqChannel {
   void disconnect(PeerId peer) override {
     if (ShmEnd* end = shm_of(peer)) return end->disconnect(peer);
     links_.erase(peer);
+    drop_unpacked(peer);
   }
 
   Status send(PeerId peer, const Message& message) override {
@@ -426,7 +525,7 @@ class ZmqDialer final : public ZmqChannel {
       DLRUN_ASSIGN(Message message, receive_message(it->second.socket.get(), kFramesMax));
       if (message.empty()) continue;
       served_ = it->first;
-      return std::optional<Incoming>(Incoming{it->first, std::move(message)});
+      return arrived(it->first, std::move(message));
     }
     return std::optional<Incoming>{};
   }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/base/assert.h"
 #include "runtime/wire/ps.capnp.h"
 
 namespace dlrun::wire {
@@ -206,16 +207,14 @@ Result<ps::ReplyHeader> reply_of(ps_schema::Reply::Reader r) {
 
 }  // namespace
 
-std::vector<std::byte> encode(const ps::RequestHeader& h) {
-  alignas(capnp::word) std::array<std::byte, 1024> scratch{};
-  capnp::MallocMessageBuilder message(kj::ArrayPtr<capnp::word>(
-      reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
-  auto b = message.initRoot<ps_schema::Request>();
+namespace {
+
+void put_plain(const ps::RequestHeader& h, ps_schema::Request::Builder b) {
   b.setVersion(h.version);
   b.setKind(static_cast<std::uint8_t>(h.kind));
   b.setRequest(h.request);
-  b.setToken(kj::ArrayPtr<const kj::byte>(h.token.data(), h.token.size()));
-  put_epoch(h.epoch, b.initEpoch());
+  std::memcpy(b.getToken().begin(), h.token.data(), h.token.size());
+  put_epoch(h.epoch, b.getEpoch());
   b.setClient(h.client.value);
   b.setSequence(h.sequence);
   b.setTable(h.table);
@@ -224,11 +223,148 @@ std::vector<std::byte> encode(const ps::RequestHeader& h) {
   b.setBudgetNs(h.budget.count());
   b.setN(h.n);
   b.setDim(h.dim);
-  if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
-  if (h.schema) put_schema(*h.schema, b.initSchema());
   b.setRate(h.rate);
   b.setCodec(static_cast<std::uint8_t>(h.codec.codec));
   b.setCodecK(h.codec.k);
+}
+
+void put_plain(const ps::ReplyHeader& h, ps_schema::Reply::Builder b) {
+  b.setVersion(h.version);
+  b.setKind(static_cast<std::uint8_t>(h.kind));
+  b.setRequest(h.request);
+  b.setError(h.error);
+  put_epoch(h.epoch, b.getEpoch());
+  b.setClock(h.clock);
+  b.setN(h.n);
+  b.setDim(h.dim);
+  b.setCodec(static_cast<std::uint8_t>(h.codec.codec));
+  b.setCodecK(h.codec.k);
+}
+
+bool is_plain(const ps::RequestHeader& h) { return !h.schema && h.cursor == ps::ScanCursor{}; }
+bool is_plain(const ps::ReplyHeader& h) {
+  return h.context.empty() && h.cursor == ps::ScanCursor{};
+}
+
+void make_pointers(ps_schema::Request::Builder b) {
+  b.initToken(ps::RequestHeader{}.token.size());
+  b.initEpoch();
+}
+void make_pointers(ps_schema::Reply::Builder b) { b.initEpoch(); }
+
+/// A message whose pointers stay while its data is written again and again. Flat: the table of
+/// segments (one word: one segment), then the segment.
+template <class Root>
+class Plain {
+ public:
+  Plain() {
+    make_pointers(root_);
+    words_ = message_.getSegmentsForOutput()[0].size();
+    DLRUN_ASSERT(message_.getSegmentsForOutput().size() == 1);
+    const std::uint32_t table[2] = {0, static_cast<std::uint32_t>(words_)};
+    std::memcpy(bytes_, table, sizeof table);
+  }
+  template <class Header>
+  std::span<const std::byte> write(const Header& header) {
+    put_plain(header, root_);
+    return bytes();
+  }
+  std::span<const std::byte> bytes() const noexcept {
+    return {bytes_, (words_ + 1) * sizeof(capnp::word)};
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 512;
+  alignas(capnp::word) std::byte bytes_[kBytes] = {};
+  capnp::MallocMessageBuilder message_{kj::ArrayPtr<capnp::word>(
+      reinterpret_cast<capnp::word*>(bytes_) + 1, kBytes / sizeof(capnp::word) - 1)};
+  typename Root::Builder root_ = message_.initRoot<Root>();
+  std::size_t words_ = 0;
+};
+
+/// Where the pointers of a plain message stand, and what they are.
+template <class Root>
+struct PlainLayout {
+  static constexpr std::size_t kBytesMax = 512;
+  std::array<std::byte, kBytesMax> bytes{};
+  std::size_t size = 0;                              ///< bytes
+  std::size_t pointers_begin = 0, pointers_end = 0;  ///< bytes
+
+  PlainLayout() {
+    const Plain<Root> plain;
+    size = plain.bytes().size();
+    DLRUN_ASSERT(size <= kBytesMax);
+    std::memcpy(bytes.data(), plain.bytes().data(), size);
+    // The root's pointer: 2 bits of kind, 30 of offset, 16 words of data, 16 of pointers.
+    std::uint64_t root = 0;
+    std::memcpy(&root, bytes.data() + kRootAt, sizeof root);
+    pointers_begin =
+        (kRootAt / kWord + 1 + (root & 0xffffffff) / 4 + (root >> 32 & 0xffff)) * kWord;
+    pointers_end = pointers_begin + (root >> 48) * kWord;
+  }
+  /// Nothing in such a message points elsewhere than in the one that we made ourselves.
+  bool fits(const std::byte* message) const noexcept {
+    return std::memcmp(message, bytes.data(), kRootAt + kWord) == 0 &&
+           std::memcmp(message + pointers_begin, bytes.data() + pointers_begin,
+                       pointers_end - pointers_begin) == 0;
+  }
+
+ private:
+  static constexpr std::size_t kWord = sizeof(capnp::word);
+  static constexpr std::size_t kRootAt = kWord;  ///< after the table of segments
+};
+
+template <class Root>
+const PlainLayout<Root>& plain_layout() {
+  static const PlainLayout<Root> layout;
+  return layout;
+}
+
+template <class Root, class Out, class Read>
+Result<Out> decode(std::span<const std::byte> bytes, Read read) {
+  const PlainLayout<Root>& layout = plain_layout<Root>();
+  if (bytes.size() == layout.size) {
+    // A copy that nobody else writes to; bytes, which may hold what capnp reads in them.
+    alignas(capnp::word) std::array<std::byte, PlainLayout<Root>::kBytesMax> copy;
+    std::memcpy(copy.data(), bytes.data(), bytes.size());
+    if (layout.fits(copy.data())) {
+      return read(
+          capnp::readMessageUnchecked<Root>(reinterpret_cast<const capnp::word*>(copy.data()) + 1));
+    }
+  }
+  return with_root<Root, Out>(bytes, read);
+}
+
+}  // namespace
+
+struct HeaderWriter::Impl {
+  Plain<ps_schema::Request> request;
+  Plain<ps_schema::Reply> reply;
+  std::vector<std::byte> other;
+};
+
+HeaderWriter::HeaderWriter() : impl_(std::make_unique<Impl>()) {}
+HeaderWriter::~HeaderWriter() = default;
+
+std::span<const std::byte> HeaderWriter::write(const ps::RequestHeader& h) {
+  if (is_plain(h)) return impl_->request.write(h);
+  return impl_->other = encode(h);
+}
+
+std::span<const std::byte> HeaderWriter::write(const ps::ReplyHeader& h) {
+  if (is_plain(h)) return impl_->reply.write(h);
+  return impl_->other = encode(h);
+}
+
+std::vector<std::byte> encode(const ps::RequestHeader& h) {
+  alignas(capnp::word) std::array<std::byte, 1024> scratch{};
+  capnp::MallocMessageBuilder message(kj::ArrayPtr<capnp::word>(
+      reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
+  auto b = message.initRoot<ps_schema::Request>();
+  make_pointers(b);
+  put_plain(h, b);
+  if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
+  if (h.schema) put_schema(*h.schema, b.initSchema());
   return flatten(message);
 }
 
@@ -237,27 +373,19 @@ std::vector<std::byte> encode(const ps::ReplyHeader& h) {
   capnp::MallocMessageBuilder message(kj::ArrayPtr<capnp::word>(
       reinterpret_cast<capnp::word*>(scratch.data()), scratch.size() / sizeof(capnp::word)));
   auto b = message.initRoot<ps_schema::Reply>();
-  b.setVersion(h.version);
-  b.setKind(static_cast<std::uint8_t>(h.kind));
-  b.setRequest(h.request);
-  b.setError(h.error);
   if (!h.context.empty()) b.setContext(text(h.context.substr(0, kContextBytesMax)));
-  put_epoch(h.epoch, b.initEpoch());
-  b.setClock(h.clock);
-  b.setN(h.n);
-  b.setDim(h.dim);
+  make_pointers(b);
+  put_plain(h, b);
   if (h.cursor != ps::ScanCursor{}) put_cursor(h.cursor, b.initCursor());
-  b.setCodec(static_cast<std::uint8_t>(h.codec.codec));
-  b.setCodecK(h.codec.k);
   return flatten(message);
 }
 
 Result<ps::RequestHeader> decode_ps_request(std::span<const std::byte> bytes) {
-  return with_root<ps_schema::Request, ps::RequestHeader>(bytes, request_of);
+  return decode<ps_schema::Request, ps::RequestHeader>(bytes, request_of);
 }
 
 Result<ps::ReplyHeader> decode_ps_reply(std::span<const std::byte> bytes) {
-  return with_root<ps_schema::Reply, ps::ReplyHeader>(bytes, reply_of);
+  return decode<ps_schema::Reply, ps::ReplyHeader>(bytes, reply_of);
 }
 
 }  // namespace dlrun::wire

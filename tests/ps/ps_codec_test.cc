@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 namespace dlrun::wire {
@@ -143,6 +144,45 @@ TEST(PsCodec, ReadsTheRecordedBytesOfVersion1) {
   const auto coded_answer = decode_ps_reply(recorded("reply-v1-coded.hex"));
   ASSERT_TRUE(coded_answer) << "recorded:\n" << hex(encode(coded_reply()));
   EXPECT_EQ(*coded_answer, coded_reply());
+}
+
+// The same bytes by either way, and nothing left of the header before.
+TEST(PsCodec, AWriterGivesTheSameBytesOverAndOver) {
+  HeaderWriter writer;
+  const auto bytes = [](std::span<const std::byte> b) { return std::vector(b.begin(), b.end()); };
+  ps::RequestHeader plain = coded_request();
+  plain.cursor = {};
+  plain.schema.reset();
+  ps::ReplyHeader reply = coded_reply();
+  reply.cursor = {};
+  reply.context.clear();
+  for (int i = 0; i < 3; ++i) {
+    for (const ps::RequestHeader& h :
+         {plain, ps::RequestHeader{}, full_request(), coded_request()}) {
+      const auto written = bytes(writer.write(h));
+      EXPECT_EQ(written, encode(h));
+      EXPECT_EQ(decode_ps_request(written).value(), h);
+    }
+    for (const ps::ReplyHeader& h : {reply, ps::ReplyHeader{}, full_reply(), coded_reply()}) {
+      const auto written = bytes(writer.write(h));
+      EXPECT_EQ(written, encode(h));
+      EXPECT_EQ(decode_ps_reply(written).value(), h);
+    }
+  }
+}
+
+// A message of the size that is read by the short way, but with pointers of its own.
+TEST(PsCodec, AStrangePointerInAPlainHeaderIsNotFollowed) {
+  const auto plain = encode(ps::RequestHeader{});
+  int refused = 0;
+  for (std::size_t word = 0; word < plain.size() / 8; ++word) {
+    for (const std::uint64_t value : {~0ull, 0x7fffffff00000001ull, 0x00ff00ff00000ffcull}) {
+      auto bytes = plain;
+      std::memcpy(bytes.data() + word * 8, &value, 8);
+      refused += !decode_ps_request(bytes).has_value();
+    }
+  }
+  EXPECT_GT(refused, 6);
 }
 
 TEST(PsCodec, AnyAlignmentWillDo) {

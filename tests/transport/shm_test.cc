@@ -20,6 +20,7 @@
 
 #include "runtime/base/rng.h"
 #include "runtime/transport/shm_link.h"
+#include "runtime/transport/spin.h"
 #include "runtime/transport/zmq_transport.h"
 
 namespace dlrun::transport {
@@ -270,6 +271,22 @@ void expect_echo(Channel& client, PeerId link, const Frame& frame) {
   ASSERT_TRUE(got);
   EXPECT_EQ(got->peer, link);
   EXPECT_TRUE(same(got->message.at(0), frame));
+}
+
+// A process that gives way on a busy machine gets its core back after milliseconds.
+TEST(Spin, WhereOthersWantTheCoresItSleepsInsteadOfGivingWay) {
+  Spin spin;
+  int ways = 0;
+  const auto nothing = [] { return std::optional<int>(); };
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_FALSE(spin.until(Duration{-1}, nothing, [&] {
+      ++ways;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }));
+    spin.slept(std::chrono::microseconds(10));
+  }
+  EXPECT_EQ(ways, 1);
+  EXPECT_EQ(spin.until(Duration{-1}, [] { return std::optional(7); }), 7);
 }
 
 TEST(ShmTransport, LargeMessagesKeepTheirPlaceAmongSmallOnes) {

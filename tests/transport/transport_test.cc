@@ -190,6 +190,30 @@ TEST_P(AnyTransport, AnAnswerToWhoHasGoneIsAnError) {
   EXPECT_EQ(code, Errc::kUnavailable);
 }
 
+TEST_P(AnyTransport, WhatMayWaitComesInOrderWithWhatMayNot) {
+  auto server = transport->listen({.bind = {bind}}).value();
+  auto client = transport->dial().value();
+  send_soon(*client, client->connect(server->endpoints()[0]).value(), {text("hello"), text("you")});
+  const Incoming hello = next(*server);
+  ASSERT_EQ(hello.message.size(), 2u);
+  EXPECT_EQ(text(hello.message[1]), "you");
+  std::vector<std::string> expected;
+  for (int i = 0; i < 100; ++i) {
+    expected.push_back(std::to_string(i) + std::string(i % 7 == 0 ? 40'000 : i % 9, 'x'));
+    const Message message{text(expected.back()), Frame{}, text("end")};
+    ASSERT_TRUE(i % 10 == 9 ? server->send(hello.peer, message)
+                            : server->send_later(hello.peer, message));
+  }
+  (void)server->receive(Duration{0});  // nothing more to do: off it goes
+  for (const std::string& one : expected) {
+    const Incoming m = next(*client);
+    ASSERT_EQ(m.message.size(), 3u);
+    ASSERT_EQ(text(m.message[0]), one);
+    EXPECT_EQ(m.message[1].size, 0u);
+    EXPECT_EQ(text(m.message[2]), "end");
+  }
+}
+
 TEST_P(AnyTransport, AQueueIsBounded) {
   auto server = transport->listen({.bind = {bind}, .queue_messages_max = 10}).value();
   auto client = transport->dial({.queue_messages_max = 10}).value();
