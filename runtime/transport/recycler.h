@@ -82,6 +82,9 @@ class RecyclingAllocator {
   using propagate_on_container_swap = std::true_type;
 
   explicit RecyclingAllocator(std::shared_ptr<Owner> owner) noexcept : owner_(std::move(owner)) {}
+  // No move: an allocator that was moved from is still in use.
+  RecyclingAllocator(const RecyclingAllocator&) noexcept = default;
+  RecyclingAllocator& operator=(const RecyclingAllocator&) noexcept = default;
   template <class U>
   RecyclingAllocator(
       const RecyclingAllocator<U, Owner>& other) noexcept  // NOLINT: as allocators do

@@ -3,8 +3,8 @@
 /// us, so a short look pays where answers come quickly. What decides is how long the last sleep
 /// was: one that ended within kWorth would have been spared by looking (two sleepers that wake each
 /// other included), after a longer one the look is halved until it is next to nothing. Lets others
-/// run while it looks; where that took long, the cores are wanted, and for a while it sleeps instead:
-/// whoever sleeps is woken soon, whoever gives way comes last.
+/// run while it looks; where that took long, the cores are wanted, and for a while it sleeps
+/// instead: whoever sleeps is woken soon, whoever gives way comes last.
 /// Threads: single owner.
 
 #include <sched.h>
