@@ -97,10 +97,10 @@ INSTANTIATE_TEST_SUITE_P(Kinds, AnyTransport,
 TEST_P(AnyTransport, CarriesFramesThereAndBack) {
   auto server = transport->listen({.bind = {bind}}).value();
   ASSERT_EQ(server->endpoints().size(), 1u);
+  std::vector<float> big(4 << 20);  // before the link, whose listener is not served meanwhile
+  for (std::size_t i = 0; i < big.size(); ++i) big[i] = static_cast<float>(i);
   auto client = transport->dial().value();
   const PeerId link = client->connect(server->endpoints()[0]).value();
-  std::vector<float> big(4 << 20);
-  for (std::size_t i = 0; i < big.size(); ++i) big[i] = static_cast<float>(i);
   send_soon(*client, link, {text("head"), Frame{}, Frame::take(std::vector<float>(big))});
   const Incoming request = next(*server);
   ASSERT_EQ(request.message.size(), 3u);
