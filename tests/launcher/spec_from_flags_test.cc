@@ -119,7 +119,7 @@ TEST(SpecFromFlags, AnInputWithoutAFormatTakesItFromItsNamesOrIsRefused) {
   EXPECT_EQ(spec->inputs[3].format, io::Format::kLibsvm);
   EXPECT_EQ(error_of({.argv = {"x"}, .inputs = {"t=data/part-0"}}),
             "input 't': the name 'data/part-0' does not tell its format; add format = one of "
-            "libsvm, libffm, csv, tsv");
+            "libsvm, libffm, csv, tsv, jsonl, tfrecord, tfexample, recordio, npy, idx, tokens");
   EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=a.csv,b.svm"}}),
               HasSubstr("'b.svm' differs from the first in its format"));
   EXPECT_THAT(error_of({.argv = {"x"}, .inputs = {"t=data.csv/"}}), HasSubstr("does not tell"));
