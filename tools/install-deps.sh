@@ -13,7 +13,7 @@ dlrun_packages() {
         libcaf-dev cppzmq-dev libzmq3-dev capnproto libcapnp-dev libboost-dev libssl-dev libcurl4-openssl-dev \
         libsqlite3-dev libeigen3-dev libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libexpected-dev libfmt-dev libcli11-dev \
         libtomlplusplus-dev nlohmann-json3-dev libyaml-cpp-dev python3 python3-venv ;;
-      test) echo libgtest-dev libgmock-dev clang-format-14 iproute2 procps curl openssl ;;
+      test) echo libgtest-dev libgmock-dev clang-format-14 iproute2 curl openssl ;;
       fuzz) echo clang-14 libclang-rt-14-dev ;;
       *) die "no such group of packages: $group" ;;
     esac
