@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "runtime/actor/link_messages.h"
+#include "runtime/base/seldom.h"
 
 namespace dlrun::actor {
 namespace {
@@ -24,6 +25,7 @@ struct HubState {
   caf::actor owner;
   std::unordered_map<caf::actor_addr, Peer> peers;
   std::unordered_map<NodeId, caf::actor_addr> by_node;
+  Seldom dropped;
 };
 using Self = caf::stateful_actor<HubState>;
 
@@ -64,12 +66,24 @@ void greet(Self* self, const caf::actor& peer, const wire::LinkHello& hello) {
   self->send(s.owner, PeerUp{hello.node, hello.incarnation, hello.log_key});
 }
 
+void drop(Self* self, const caf::actor& sender, const std::string& why) {
+  HubState& s = self->state;
+  if (!s.dropped.now() || !s.options.log) return;
+  const auto it = s.peers.find(sender.address());
+  s.options.log("a frame of " +
+                (it == s.peers.end() ? std::string("a process that is no node")
+                                     : "node " + it->second.node.value) +
+                " was dropped (" + std::to_string(s.dropped.count()) + " so far): " + why);
+}
+
 void receive(Self* self, const Envelope& envelope) {
   HubState& s = self->state;
   const caf::actor sender = caf::actor_cast<caf::actor>(self->current_sender());
-  if (!sender || envelope.bytes.size() > kEnvelopeBytesMax) return;
+  if (!sender) return;
+  if (envelope.bytes.size() > kEnvelopeBytesMax)
+    return drop(self, sender, "it has " + std::to_string(envelope.bytes.size()) + " bytes");
   Result<wire::LinkFrame> frame = wire::decode_link(envelope.bytes);
-  if (!frame) return;
+  if (!frame) return drop(self, sender, frame.error().to_string());
   if (const auto* hello = std::get_if<wire::LinkHello>(&*frame)) return greet(self, sender, *hello);
   auto* payload = std::get_if<wire::LinkPayload>(&*frame);
   if (payload == nullptr) return;

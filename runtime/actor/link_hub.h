@@ -18,6 +18,8 @@ namespace dlrun::actor {
 
 struct LinkHubOptions {
   std::function<Status(const wire::LinkHello&)> verify;
+  /// A line, not one per frame: what was dropped because it is too large or not understood.
+  std::function<void(const std::string&)> log;
   std::size_t peers_max = 10'000;
   std::size_t unheard_bytes_max = 64u << 20;
 };

@@ -278,6 +278,23 @@ TEST(Link, NodeCannotSpeakForAnother) {
   EXPECT_FALSE(coordinator.heard->wait("peer up", std::chrono::seconds(0)));
 }
 
+TEST(Link, AFrameThatIsTooLargeOrNotUnderstoodIsToldAndAFloodOfThemInAFewLines) {
+  Cluster cluster;
+  Side side(std::nullopt);
+  const auto told = std::make_shared<Heard>();
+  LinkHubOptions options{cluster.verifier()};
+  options.log = [told](const std::string& line) { told->add(line); };
+  side.link = spawn_link_hub(side.system->get(), side.owner, std::move(options));
+  caf::scoped_actor self{side.system->get()};
+  self->send(side.link, Envelope{std::string(kEnvelopeBytesMax + 1, 'x')});
+  EXPECT_TRUE(told->wait("a frame of a process that is no node was dropped (1 so far): it has"));
+  for (int i = 0; i < 31; ++i) self->send(side.link, Envelope{"no frame"});
+  EXPECT_TRUE(told->wait("a frame of a process that is no node was dropped (32 so far)"));
+  int lines = 0;
+  while (told->wait("a frame", std::chrono::seconds(0))) ++lines;
+  EXPECT_EQ(lines, 4) << "the 2nd, 4th, 8th and 16th";
+}
+
 TEST(Link, LaterProcessOfANodeReplacesTheEarlierOne) {
   Cluster cluster;
   cluster.agent("node-1");

@@ -219,6 +219,23 @@ TEST_F(AgentTest, RepeatsABarrierUntilItIsDoneAndDeliversItOnce) {
   EXPECT_EQ(of<DeliverBarrier>().size(), 1u);
 }
 
+TEST_F(AgentTest, WhatFindsAllRequestsOpenIsRefusedOrToldAndNotLeftToItsDeadline) {
+  link();
+  run();
+  for (std::uint64_t i = 1; i <= AgentSettings{}.requests_max; ++i)
+    take(core_.on_barrier(task_, "b", i, now()));
+  out_.clear();
+  take(core_.on_lease(task_, "train", 8, 5, false, {}, {}, now()));
+  take(core_.on_files(task_, "train", {}, 6, now()));
+  ASSERT_EQ(of<DeliverLease>().size(), 2u);
+  for (const DeliverLease& refused : of<DeliverLease>())
+    EXPECT_EQ(refused.reply.error, Errc::kOverloaded);
+  EXPECT_TRUE(said<LeaseSplits>().empty());
+  for (int i = 0; i < 3; ++i) take(core_.on_barrier(task_, "one more", 1, now()));
+  ASSERT_EQ(said<TaskUpdate>().size(), 1u) << "once";
+  EXPECT_NE(said<TaskUpdate>()[0].warning.find("requests open"), std::string::npos);
+}
+
 TEST_F(AgentTest, AnEndWaitsUntilTheLastNewsOfItsFeederIsRecordedAlsoWhenThatComesLate) {
   link();
   run();

@@ -552,6 +552,22 @@ TEST(JobCore, ALeaseThatBecomesDurableWithTheEndOfItsTaskIsNotGranted) {
   EXPECT_EQ(h.sent_of<TaskEndAck>().size(), 2u);
 }
 
+TEST(JobCore, ABarrierBeyondTheBoundIsToldInTheEventsOnceForEachTask) {
+  JobHarness h(spec_of(2));
+  h.place();
+  h.run_all_workers(2);
+  for (std::size_t i = 0; i < kBarriersMax + 3; ++i)
+    h.from("n0", BarrierArrive{h.task("worker", 0), Epoch{1, 1}, std::to_string(i), 1});
+  std::size_t warned = 0;
+  for (const Event& event : h.log)
+    if (const auto* e = std::get_if<TaskWarned>(&event)) {
+      ++warned;
+      EXPECT_EQ(e->task, h.task("worker", 0));
+      EXPECT_NE(e->text.find("barriers"), std::string::npos);
+    }
+  EXPECT_EQ(warned, 1u);
+}
+
 TEST(JobCore, AShardIsToldOfEachGoneWorkerOnceUntilTheRepeat) {
   JobHarness h(spec_of(3, 1));
   h.place();

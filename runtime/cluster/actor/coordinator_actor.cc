@@ -32,7 +32,7 @@ struct CoordinatorState {
   std::uint64_t last_call = 0;
   bool sweeping = false;
   WakeTimer timer;
-  Seldom undecodable;
+  Seldom undecodable, false_names;
   CoordinatorState() = default;
   /// The jobs end with their coordinator. They do not monitor it: CAF would keep the memory of each
   /// job that is over for as long as the coordinator lives.
@@ -122,12 +122,19 @@ void on_bytes(Self* self, const actor::PeerBytes& message) {
   }
   // A connection speaks for the node and the process that its hello proved, whatever the message
   // says.
-  if (const auto* r = std::get_if<Register>(&*decoded);
-      r && (r->node != message.node || r->incarnation != message.incarnation))
-    return refuse();
-  if (const auto* h = std::get_if<Heartbeat>(&*decoded);
-      h && (h->node != message.node || h->incarnation != message.incarnation))
-    return refuse();
+  const auto check = [&](const NodeId& node, Incarnation incarnation) {
+    if (node == message.node && incarnation == message.incarnation) return true;
+    refuse();
+    if (s.false_names.now() && s.options.log)
+      s.options.log("node " + message.node.value + " spoke for node " + node.value +
+                    " or for another process of its own: refused (" +
+                    std::to_string(s.false_names.count()) + " so far)");
+    return false;
+  };
+  if (const auto* r = std::get_if<Register>(&*decoded); r && !check(r->node, r->incarnation))
+    return;
+  if (const auto* h = std::get_if<Heartbeat>(&*decoded); h && !check(h->node, h->incarnation))
+    return;
   const TimePoint began = s.options.clock->now();
   perform(self, s.core().on_agent(message.node, message.incarnation, *decoded, s.now()));
   note_turn(s, began);

@@ -89,10 +89,11 @@ Result<std::unique_ptr<CoordinatorNode>> CoordinatorNode::start(caf::actor_syste
   // The hub is linked to the coordinator, so the coordinator makes it; it runs its init before this
   // function goes on.
   auto made = std::make_shared<std::promise<caf::actor>>();
-  auto make_hub = [&system, made,
-                   verify = std::move(options.verify)](const caf::actor& coordinator) {
+  auto make_hub = [&system, made, verify = std::move(options.verify),
+                   log = actor_options.log](const caf::actor& coordinator) {
     actor::LinkHubOptions hub_options;
     hub_options.verify = verify;
+    hub_options.log = log;
     caf::actor hub = actor::spawn_link_hub(system, coordinator, std::move(hub_options));
     made->set_value(hub);
     return hub;

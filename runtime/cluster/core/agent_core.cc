@@ -469,9 +469,18 @@ AgentEffects AgentCore::on_progress(const TaskId& id, double fraction, const std
 AgentEffects AgentCore::on_barrier(const TaskId& id, const std::string& name, std::uint64_t round,
                                    Now now) {
   const auto it = tasks_.find(id);
-  if (it != tasks_.end() && it->second.state != TaskState::kEnded)
-    repeat(barrier_key(id, name, round), BarrierArrive{id, it->second.prepare.epoch, name, round},
-           now);
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
+  Task& task = it->second;
+  if (!repeat(barrier_key(id, name, round), BarrierArrive{id, task.prepare.epoch, name, round},
+              now)) {
+    // A barrier has no answer that says no: the rank waits, and the job's events say why.
+    const std::string why = "its node has " + std::to_string(settings_.requests_max) +
+                            " requests open: an arrival at a barrier was not passed on";
+    if (task.warning != why) {
+      task.warning = why;
+      update(task);
+    }
+  }
   return take();
 }
 
@@ -483,8 +492,10 @@ AgentEffects AgentCore::on_files(const TaskId& consumer, const std::string& inpu
         consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
     return take();
   }
-  repeat(request_key(consumer, request),
-         InputFiles{consumer, it->second.prepare.epoch, input, std::move(files), request}, now);
+  const Epoch epoch = it->second.prepare.epoch;
+  if (!repeat(request_key(consumer, request),
+              InputFiles{consumer, epoch, input, std::move(files), request}, now))
+    refuse(consumer, epoch, request);
   return take();
 }
 
@@ -505,19 +516,31 @@ AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& inpu
     return older != nullptr && older->task == consumer && older->input == input &&
            older->request != request;
   });
-  repeat(request_key(consumer, request),
-         LeaseSplits{consumer, it->second.prepare.epoch, input, splits_max, request, resync,
-                     std::move(held), std::move(done)},
-         now);
+  const Epoch epoch = it->second.prepare.epoch;
+  if (!repeat(request_key(consumer, request),
+              LeaseSplits{consumer, epoch, input, splits_max, request, resync, std::move(held),
+                          std::move(done)},
+              now))
+    refuse(consumer, epoch, request);
   return take();
 }
 
-void AgentCore::repeat(std::string key, FromAgent message, Now now) {
-  // the process asks again
-  if (pending_.size() >= settings_.requests_max && pending_.count(key) == 0) return;
+bool AgentCore::repeat(std::string key, FromAgent message, Now now) {
+  if (pending_.size() >= settings_.requests_max && pending_.count(key) == 0) return false;
   if (registered_) out_.push_back(SendToCoordinator{message});
   pending_[std::move(key)] =
       Pending{std::move(message), now.at + settings_.resend, settings_.resend};
+  return true;
+}
+
+void AgentCore::refuse(const TaskId& consumer, Epoch epoch, std::uint64_t request) {
+  out_.push_back(DeliverLease{
+      LeaseReply{consumer,
+                 epoch,
+                 request,
+                 Errc::kOverloaded,
+                 "this node has " + std::to_string(settings_.requests_max) + " requests open",
+                 {}}});
 }
 
 AgentEffects AgentCore::take() {

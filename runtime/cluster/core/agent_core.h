@@ -201,7 +201,9 @@ class AgentCore {
   bool splits_pending(const TaskId& id) const;
   void tell_end_when_all_is_told(const TaskId& id, Epoch epoch);
   Task* find(const TaskId& task, Epoch epoch);
-  void repeat(std::string key, FromAgent message, Now now);
+  /// False: requests_max are open, and it is not asked.
+  bool repeat(std::string key, FromAgent message, Now now);
+  void refuse(const TaskId& consumer, Epoch epoch, std::uint64_t request);  ///< after that
   AgentEffects take();
 
   AgentSettings settings_;

@@ -23,7 +23,7 @@ class BarrierSet {
   using Key = JobRecord::BarrierKey;  ///< role, name
 
   /// Once or again: the same. False: too many barriers stand open, nothing is kept (its agent asks
-  /// again).
+  /// again, and the job's events say so).
   bool arrive(const Key& key, std::size_t task);
 
   /// When every task of `expected` has arrived: all who arrived, and the barrier is closed.

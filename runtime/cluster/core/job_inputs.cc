@@ -180,7 +180,7 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
 
 // ---- barriers
 
-void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
+void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now now) {
   Errc error{};
   std::string context;
   const auto index = live_task(arrive.task, arrive.epoch, error, context);
@@ -191,7 +191,11 @@ void JobCore::on_task(const NodeId&, const BarrierArrive& arrive, Now) {
   if (old)
     return send_after_durable(*index,
                               BarrierDone{arrive.task, arrive.epoch, arrive.name, arrive.round});
-  if (barriers_.arrive(key, *index)) check_barrier(key);
+  if (barriers_.arrive(key, *index)) return check_barrier(key);
+  const std::string why = "more than " + std::to_string(kBarriersMax) +
+                          " barriers of the job stand open: it waits until one is met";
+  if (record_.warned.count({*index, why}) == 0)
+    record_event(TaskWarned{arrive.task, arrive.epoch, why, now.wall});
 }
 
 void JobCore::check_barrier(const BarrierSet::Key& key) {
