@@ -14,8 +14,9 @@
 
 namespace dlrun::web {
 
-/// A stream looks again this often in any case, while its job is not over.
-inline constexpr Duration kRecheck = std::chrono::milliseconds(500);
+/// The hub tells a stream when its job changed. It looks again this often in any case, while its
+/// job is not over: why a job waits changes with the nodes, and no change of the job says so.
+inline constexpr Duration kRecheck = std::chrono::seconds(15);
 
 struct Context {
   std::weak_ptr<Loop> loop;

@@ -30,9 +30,9 @@ class EventsPump final : public Pump, public std::enable_shared_from_this<Events
   bool asking_ = false, dirty_ = true;
 };
 
-/// `event: job`, data = JobView, at once and after each change (progress: within kRecheck); `event:
-/// end` after the view of a final state. An error of the control plane is `event: error` with a
-/// problem, and the end.
+/// `event: job`, data = JobView, at once and after each change (why it waits: within kRecheck);
+/// `event: end` after the view of a final state. An error of the control plane is `event: error`
+/// with a problem, and the end.
 class JobPump final : public Pump, public std::enable_shared_from_this<JobPump> {
  public:
   JobPump(const Context& context, cluster::JobView first);

@@ -174,8 +174,11 @@ JobId FakeControl::add(cluster::JobView view) {
 }
 
 void FakeControl::touch(JobId job, const std::function<void(cluster::JobView&)>& change) {
-  const std::lock_guard lock(mutex_);
-  change(jobs_.at(job));
+  {
+    const std::lock_guard lock(mutex_);
+    change(jobs_.at(job));
+  }
+  notify(job);
 }
 
 void FakeControl::update(JobId job, const std::function<void(cluster::JobView&)>& change,

@@ -37,7 +37,7 @@ class FakeControl final : public cluster::ControlApi {
   /// Changes a job and records an event of it.
   void update(JobId job, const std::function<void(cluster::JobView&)>& change,
               std::string kind = "job_changed");
-  /// Changes a job without an event, as progress does.
+  /// Changes a job and tells so without an event, as progress does.
   void touch(JobId job, const std::function<void(cluster::JobView&)>& change);
   void event(JobId job, std::string kind, std::string text);
   cluster::JobView job(JobId id);

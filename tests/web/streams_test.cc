@@ -219,7 +219,30 @@ TEST_F(Streams, FollowsAJobToItsEndWithProgressThatNoEventAnnounces) {
   EXPECT_TRUE(client.ended);
 }
 
-TEST_F(Streams, EndsThoughTheEventWasToldBeforeTheViewShowedIt) {
+TEST_F(Streams, AskNothingWhileNothingChanges) {
+  serve();
+  const JobId id = control.add(running_job());
+  HttpClient job(port), log(port);
+  job.send(get("/api/v1/jobs/j1?follow=1"));
+  log.send(get("/api/v1/jobs/j1/logs?follow=1"));
+  job.receive_head();
+  log.receive_head();
+  EXPECT_EQ(job.next_event()->event, "job");
+  control.touch(id, [](auto& view) { view.progress = 0.25; });
+  EXPECT_EQ(job.next_event()->event, "job");
+  std::size_t before = control.calls();  // until both have looked
+  const auto settle = std::chrono::steady_clock::now() + 300ms;
+  while (std::chrono::steady_clock::now() < settle) {
+    before = control.calls();
+    std::this_thread::sleep_for(5ms);
+  }
+  const auto until = std::chrono::steady_clock::now() + 1200ms;
+  while (std::chrono::steady_clock::now() < until && control.calls() == before)
+    std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(control.calls(), before);
+}
+
+TEST_F(Streams, EndsThoughTheEventWasToldBeforeTheViewShowedItWithoutAnother) {
   serve();
   const JobId id = control.add(running_job());
   HttpClient job(port), log(port);
@@ -229,7 +252,7 @@ TEST_F(Streams, EndsThoughTheEventWasToldBeforeTheViewShowedIt) {
   log.receive_head();
   EXPECT_EQ(job.next_event()->event, "job");
   control.event(id, "job_ended", "told");
-  // Only once the streams have asked does the view change, and nobody tells them.
+  // Only once the streams have asked does the view change; that is told, but is no event.
   const std::size_t before = control.calls();
   const auto until = std::chrono::steady_clock::now() + 10s;
   while (control.calls() < before + 2 && std::chrono::steady_clock::now() < until)
