@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -111,6 +112,27 @@ class TaskServer::Impl {
     if (it == tasks_.end()) return;
     loop_.post([this, id = it->second.listener, task] { do_close(id, task); });
     tasks_.erase(it);
+  }
+
+  void sweep() {
+    const std::lock_guard lock(mutex_);
+    std::unordered_set<std::string> open;
+    for (const auto& [task, entry] : tasks_) open.insert(path_of(task));
+    std::error_code ec;
+    std::vector<std::string> left;
+    for (std::filesystem::directory_iterator it(options_.socket_dir, ec), end; !ec && it != end;
+         it.increment(ec)) {
+      std::string name = it->path().filename().string();
+      if (name.ends_with(".n")) name.resize(name.size() - 2);
+      const bool ours = name.size() == 17 && name[0] == 't' &&
+                        name.find_first_not_of("0123456789abcdef", 1) == std::string::npos;
+      const std::string path = it->path().string();
+      std::error_code no_type;
+      if (ours && it->symlink_status(no_type).type() == std::filesystem::file_type::socket &&
+          !open.contains(path))
+        left.push_back(path);
+    }
+    for (const std::string& path : left) ::unlink(path.c_str());
   }
 
   Status send(const TaskId& task, std::optional<PeerKind> only, const ToClient& message) {
@@ -515,6 +537,7 @@ Result<std::unique_ptr<TaskServer>> TaskServer::start(ServerOptions options,
 }
 
 std::string TaskServer::socket_path(const TaskId& task) const { return impl_->path_of(task); }
+void TaskServer::sweep() { impl_->sweep(); }
 Result<std::string> TaskServer::open(const TaskId& task, const cluster::Token& token,
                                      Welcome welcome) {
   return impl_->open(task, token, std::move(welcome));

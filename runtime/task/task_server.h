@@ -56,7 +56,8 @@ class TaskServer {
  public:
   static Result<std::unique_ptr<TaskServer>> start(ServerOptions options,
                                                    ServerCallbacks callbacks);
-  ~TaskServer();  ///< closes all; removes no socket files (a restarted agent replaces them)
+  ~TaskServer();  ///< closes all; removes no socket files (a restarted agent
+                  ///< replaces or sweeps them)
 
   /// The path that open(task) will listen on.
   std::string socket_path(const TaskId& task) const;
@@ -66,6 +67,10 @@ class TaskServer {
   /// Sends what is queued for at most 1 s, closes the connections, unlinks the socket. Unknown
   /// task: nothing.
   void close(const TaskId& task);
+
+  /// Removes the sockets in socket_dir that no open task has: an earlier server left them, of tasks
+  /// that ended meanwhile.
+  void sweep();
 
   /// kNotFound (not open), kUnavailable (no connection: nothing is kept), kOverloaded.
   Status send(const TaskId& task, ToClient message);

@@ -1,8 +1,10 @@
 // TaskServer and TaskClient over a real socket, with an agent that restarts and peers that
 // misbehave.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -375,6 +377,23 @@ TEST_F(Task, AClosedTaskRefusesAndItsSocketIsGone) {
   }
   EXPECT_NE(::access(path_.c_str(), F_OK), 0);
   EXPECT_EQ(server_->send(kTask, StopNow{}).error().code, Errc::kNotFound);
+}
+
+TEST_F(Task, ASweepRemovesTheSocketsOfTasksThatEndedMeanwhileAndNothingElse) {
+  const TaskId other{JobId{8}, "worker", 0, Generation{1}};
+  const auto ended = server_->open(other, token_, {});
+  ASSERT_TRUE(ended);
+  server_.reset();  // as if the agent was killed
+  start_server();
+  const std::string file = dir_ + "/t0123456789abcdef", folder = dir_ + "/f12";
+  ASSERT_EQ(::close(::creat(file.c_str(), 0600)), 0);
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  EXPECT_EQ(::access(ended->c_str(), F_OK), 0);
+  server_->sweep();
+  EXPECT_NE(::access(ended->c_str(), F_OK), 0);
+  EXPECT_EQ(::access(file.c_str(), F_OK), 0) << "no socket of ours";
+  EXPECT_EQ(::access(folder.c_str(), F_OK), 0);
+  EXPECT_TRUE(connect(options())) << "the open task keeps its own";
 }
 
 TEST_F(Task, APathThatIsTooLongIsRefused) {

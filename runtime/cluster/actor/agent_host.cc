@@ -116,6 +116,7 @@ class AgentHost::Impl {
       emit_ = std::move(emit);
       feeders_->sweep();
       for (const FoundDir& dir : std::exchange(found_, {})) take_up(dir);
+      server_->sweep();
     });
   }
 
