@@ -236,6 +236,22 @@ TEST_F(AgentTest, WhatFindsAllRequestsOpenIsRefusedOrToldAndNotLeftToItsDeadline
   EXPECT_NE(said<TaskUpdate>()[0].warning.find("requests open"), std::string::npos);
 }
 
+TEST_F(AgentTest, ACommitThatIsAskedForAgainWhileItIsUnderWayIsAnsweredSoAndNotBegunAgain) {
+  link();
+  run();
+  const CommitOutputs commit{task_, Epoch{1, 1}, {{"m", "/x", "worker"}}};
+  for (int i = 0; i < 3; ++i) tell(commit);
+  EXPECT_EQ(of<PublishOutputs>().size(), 1u);
+  ASSERT_EQ(said<OutputsCommitted>().size(), 2u);
+  EXPECT_EQ(said<OutputsCommitted>()[0].error, Errc::kOverloaded);
+  out_.clear();
+  take(core_.on_published(task_, Epoch{1, 1}, Status{}, now()));
+  ASSERT_EQ(said<OutputsCommitted>().size(), 1u);
+  EXPECT_EQ(said<OutputsCommitted>()[0].error, Errc{});
+  tell(commit);
+  EXPECT_EQ(of<PublishOutputs>().size(), 1u) << "its answer was lost";
+}
+
 TEST_F(AgentTest, AnEndWaitsUntilTheLastNewsOfItsFeederIsRecordedAlsoWhenThatComesLate) {
   link();
   run();

@@ -68,10 +68,26 @@ class CoordinatorTest : public testing::Test {
     out_.clear();
     take(core_->on_agent(NodeId{name}, Incarnation{incarnation}, message, now()));
   }
+  /// Looking each time that it asked for.
   void advance(Duration by) {
     out_.clear();
+    const Duration until = at_ + by;
+    for (auto wake = core_->next_wake(); wake; wake = core_->next_wake()) {
+      const Duration at = *wake - TimePoint{};
+      if (at <= at_ || at >= until) break;
+      at_ = at;
+      take(core_->on_tick(now()));
+    }
+    at_ = until;
+    take(core_->on_tick(now()));
+  }
+  /// As a process that was stopped.
+  void stand_still(Duration by) {
     at_ += by;
     take(core_->on_tick(now()));
+  }
+  NodeState state_of(const char* node) const {
+    return core_->membership().find(NodeId{node})->state;
   }
   JobId submit(std::uint32_t workers, const std::string& key = "") {
     const auto reply = call(SubmitJob{spec_of(workers), key});
@@ -172,6 +188,58 @@ TEST_F(CoordinatorTest, ASilentNodeIsSuspectThenLostAndItsJobsAreTold) {
   const auto told = out<ToJob>();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(std::holds_alternative<NodeGone>(told[0].input));
+}
+
+TEST_F(CoordinatorTest, WhyOfAJobThatStartsNamesTheRoleThatIsNotReady) {
+  join("a", 1);
+  JobSpec spec = spec_of(1);
+  spec.roles.push_back(spec.roles[0]);
+  spec.roles[1].name = "web";
+  spec.roles[1].ready = ReadyWhen::kTold;
+  spec.roles[0].after = {"web"};
+  const auto reply = call(SubmitJob{spec, ""});
+  ASSERT_TRUE(reply) << reply.error().to_string();
+  JobView view;
+  view.id = std::get<SubmitAck>(*reply).job;
+  view.state = JobState::kStarting;
+  view.epoch = std::get<JobPlaced>(log_.back()).epoch;
+  view.generation = Generation{1};
+  const auto add = [&](const char* role, TaskState state) {
+    TaskView task;
+    task.task = TaskId{view.id, role, 0, Generation{1}};
+    task.state = state;
+    view.tasks.push_back(task);
+  };
+  add("worker", TaskState::kPrepared);
+  add("web", TaskState::kRunning);
+  take(core_->on_job(JobReport{view}, now()));
+  EXPECT_EQ(std::get<WhyAnswer>(*call(WhyJob{view.id})).summary,
+            "it is placed: STARTING; worker waits for web to be ready (0 of 1 is)");
+  view.tasks[1].state = TaskState::kReady;
+  take(core_->on_job(JobReport{view}, now()));
+  EXPECT_EQ(std::get<WhyAnswer>(*call(WhyJob{view.id})).summary, "it is placed: STARTING");
+}
+
+TEST_F(CoordinatorTest, ACoordinatorThatStoodStillCallsNobodyLostForThatTime) {
+  join("a", 1);
+  join("b", 1);
+  submit(1);
+  advance(seconds(4));
+  out_.clear();
+  stand_still(seconds(100));
+  EXPECT_NE(state_of("a"), NodeState::kLost);
+  EXPECT_NE(state_of("b"), NodeState::kLost);
+  EXPECT_TRUE(out<ToJob>().empty());
+  hear("a", 1, Heartbeat{NodeId{"a"}, Incarnation{1}, 1});
+  EXPECT_EQ(state_of("a"), NodeState::kUp);
+  advance(seconds(21));
+  EXPECT_EQ(state_of("b"), NodeState::kLost)
+      << "what it was not heard while somebody looked counts";
+  EXPECT_EQ(state_of("a"), NodeState::kSuspect);
+  stand_still(seconds(100));
+  EXPECT_EQ(state_of("a"), NodeState::kSuspect);
+  advance(seconds(20));
+  EXPECT_EQ(state_of("a"), NodeState::kLost);
 }
 
 TEST_F(CoordinatorTest, ASuspectNodeThatIsHeardIsUpAgain) {

@@ -166,5 +166,46 @@ TEST(JobCore, ACommitThatNobodyAnswersEndsInTime) {
   EXPECT_EQ(h.ended->state, JobState::kFailed);
 }
 
+TEST(JobCore, ACommitThatIsUnderWayMayTakeItsTimeUnlessTheJobIsKilled) {
+  JobHarness h(spec_with_output(1));
+  h.place();
+  h.update("n0", h.task("worker", 0), TaskState::kRunning);
+  h.exits("n0", h.task("worker", 0), 0);
+  const auto say = [&](Errc error) {
+    h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, error, ""});
+  };
+  for (int i = 0; i < 10; ++i) {
+    h.advance(seconds(60));
+    say(Errc::kOverloaded);
+  }
+  EXPECT_FALSE(h.ended);
+  h.take(h.core->on_input(Kill{{h.job, "", {}}}, h.now()));
+  h.advance(seconds(60));
+  say(Errc::kOverloaded);
+  EXPECT_FALSE(h.ended);
+  h.advance(seconds(61));
+  ASSERT_TRUE(h.ended);
+  EXPECT_EQ(h.ended->state, JobState::kFailed);
+}
+
+TEST(JobCore, ADeadlineThatPassedWhileNobodyLookedIsNoReasonToGiveUp) {
+  JobHarness h(spec_with_output(1));
+  h.place();
+  h.update("n0", h.task("worker", 0), TaskState::kRunning);
+  h.exits("n0", h.task("worker", 0), 0);
+  h.advance(seconds(600));  // as a process that was stopped
+  EXPECT_FALSE(h.ended);
+  h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, {}, ""});
+  ASSERT_TRUE(h.ended);
+  EXPECT_EQ(h.ended->state, JobState::kSucceeded);
+
+  JobHarness other(spec_of(1));
+  other.place();
+  other.advance(seconds(600));
+  EXPECT_NE(other.core->state(), JobState::kStopping);
+  other.advance(seconds(6));
+  EXPECT_EQ(other.core->state(), JobState::kStopping);
+}
+
 }  // namespace
 }  // namespace dlrun::cluster

@@ -45,6 +45,16 @@ TEST_F(OutputsTest, AnOutputAppearsWholeAndOnlyWithTheCommitWhichMayComeTwice) {
   EXPECT_EQ(publish_outputs(other).error().code, Errc::kNotFound) << "not its own";
 }
 
+TEST_F(OutputsTest, ManyFilesAppearTogetherToo) {
+  ASSERT_TRUE(make_output_dirs(task_of(1), {model}).has_value());
+  const fs::path staged = staging_path(model, task_of(1));
+  fs::create_directories(staged / "deep");
+  for (int i = 0; i < 300; ++i) std::ofstream(staged / "deep" / std::to_string(i)) << i;
+  ASSERT_TRUE(publish_outputs({task_of(1), Epoch{1, 4}, {model}}).has_value());
+  EXPECT_EQ(std::distance(fs::directory_iterator(model.path + "/deep"), {}), 300);
+  EXPECT_TRUE(fs::exists(model.path + "/_SUCCESS"));
+}
+
 TEST_F(OutputsTest, APathThatIsTakenIsRefusedBeforeAnythingRunsAndNeverReplaced) {
   fs::create_directories(model.path);
   EXPECT_TRUE(make_output_dirs(task_of(1), {model}).has_value()) << "an empty folder is no loss";

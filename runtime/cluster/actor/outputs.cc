@@ -1,6 +1,7 @@
 #include "runtime/cluster/actor/outputs.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t kMarkBytesMax = 4096;
+constexpr std::size_t kSyncOneByOne = 64;
 
 std::string trimmed(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -42,14 +44,34 @@ Status sync(const std::string& path) {
   return rc == 0 ? Status{} : Status(fail_errno("sync " + path, error));
 }
 
+dev_t device_of(const std::string& path) {
+  struct stat st {};
+  return ::lstat(path.c_str(), &st) == 0 ? st.st_dev : 0;
+}
+
+Status sync_file_system(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW);
+  if (fd < 0) return fail_errno("open " + path);
+  const int rc = ::syncfs(fd);
+  const int error = errno;
+  ::close(fd);
+  return rc == 0 ? Status{} : Status(fail_errno("sync the file system of " + path, error));
+}
+
+/// A few files one by one, many with their whole file system: a commit of its journal for each of
+/// them would take minutes.
 Status sync_tree(const std::string& root) {
   std::error_code ec;
+  std::size_t files = 0;
+  const dev_t device = device_of(root);
   for (fs::recursive_directory_iterator it(root, ec), end; !ec && it != end; it.increment(ec)) {
     const fs::file_status status = it->symlink_status(ec);
-    if (fs::is_regular_file(status) || fs::is_directory(status))
-      DLRUN_TRY(sync(it->path().string()));
+    if (!fs::is_regular_file(status) && !fs::is_directory(status)) continue;
+    const std::string path = it->path().string();
+    if (++files <= kSyncOneByOne || device_of(path) != device) DLRUN_TRY(sync(path));
   }
   if (ec) return fail_errno("read " + root, ec.value());
+  if (files > kSyncOneByOne) DLRUN_TRY(sync_file_system(root));
   return sync(root);
 }
 

@@ -305,11 +305,15 @@ void AgentCore::on(const CommitOutputs& message, Now) {
   if (over)
     out_.push_back(SendToCoordinator{
         OutputsCommitted{message.task, message.epoch, Errc::kStaleEpoch, "its epoch is over"}});
-  else
+  else if (publishing_.insert({message.task, message.epoch}).second)
     out_.push_back(PublishOutputs{message});
+  else
+    out_.push_back(SendToCoordinator{
+        OutputsCommitted{message.task, message.epoch, Errc::kOverloaded, "it is under way"}});
 }
 
 AgentEffects AgentCore::on_published(const TaskId& task, Epoch epoch, const Status& status, Now) {
+  publishing_.erase({task, epoch});
   out_.push_back(
       SendToCoordinator{OutputsCommitted{task, epoch, status ? Errc{} : status.error().code,
                                          status ? std::string() : status.error().context}});

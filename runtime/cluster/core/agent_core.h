@@ -94,7 +94,8 @@ struct DeliverWorkerGone {
   TaskId worker;
 };
 /// Put the outputs in their places, each whole or not at all; then on_published(). May come again:
-/// what is there already stands.
+/// what is there already stands. A commit that is asked for again meanwhile is answered with
+/// OutputsCommitted{kOverloaded}: it is under way, and large outputs take their time.
 struct PublishOutputs {
   CommitOutputs commit;
 };
@@ -217,7 +218,8 @@ class AgentCore {
   Epoch epoch_floor_;
   Duration register_after_{0};
   std::map<TaskId, Task> tasks_;
-  std::map<JobId, Epoch> newest_epoch_;  ///< bounded by tombstones_max
+  std::map<JobId, Epoch> newest_epoch_;            ///< bounded by tombstones_max
+  std::set<std::pair<TaskId, Epoch>> publishing_;  ///< bounded by the tasks of the node
   std::set<std::pair<TaskId, Epoch>> tombstones_;
   std::deque<std::pair<TaskId, Epoch>> tombstone_order_;
   std::map<std::string, Pending> pending_;

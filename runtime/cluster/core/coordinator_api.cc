@@ -1,10 +1,39 @@
 // What CoordinatorCore answers to REST.
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/cluster/core/coordinator_core.h"
 
 namespace dlrun::cluster {
+namespace {
+
+/// "; main waits for web to be ready (0 of 1 are)": of the first role that waits.
+std::string waits_for_roles(const JobSpec& spec, const std::vector<TaskView>& tasks) {
+  struct Count {
+    TaskState from = TaskState::kRunning;  ///< it is ready
+    std::size_t ready = 0, all = 0;
+  };
+  std::map<std::string_view, Count> roles;
+  for (const RoleSpec& role : spec.roles)
+    if (role.program == RoleProgram::kShardHost || role.ready != ReadyWhen::kRunning)
+      roles[role.name].from = TaskState::kReady;
+  for (const TaskView& task : tasks) {
+    Count& count = roles[task.task.role];
+    ++count.all;
+    count.ready += task.state >= count.from ? 1 : 0;
+  }
+  for (const RoleSpec& role : spec.roles)
+    for (const std::string& name : role.after) {
+      const auto& [from, ready, all] = roles[name];
+      if (ready < all)
+        return "; " + role.name + " waits for " + name + " to be ready (" + std::to_string(ready) +
+               " of " + std::to_string(all) + (all == 1 ? " is)" : " are)");
+    }
+  return "";
+}
+
+}  // namespace
 
 CoordinatorEffects CoordinatorCore::on_call(std::uint64_t id, const ApiCall& request, Now now) {
   if (phase_ < Phase::kReconciling && !std::holds_alternative<GetHealth>(request))
@@ -185,8 +214,11 @@ void CoordinatorCore::call(std::uint64_t id, const WhyJob& request, Now) {
   if (it == jobs_.end() || !it->second.durable) {
     for (const JobView& view : finished_)
       if (view.id == request.job)
-        return reply(id,
-                     ApiReply{WhyAnswer{request.job, view.state, "has ended: " + view.reason, {}}});
+        return reply(
+            id, ApiReply{WhyAnswer{request.job,
+                                   view.state,
+                                   "has ended" + (view.reason.empty() ? "" : ": " + view.reason),
+                                   {}}});
     if (request.job.value >= 1 && request.job <= last_job_)
       return refuse(id, Errc::kFailedPrecondition, to_string(request.job) + " has already ended");
     return refuse(id, Errc::kNotFound, "no job " + to_string(request.job));
@@ -194,7 +226,10 @@ void CoordinatorCore::call(std::uint64_t id, const WhyJob& request, Now) {
   const LiveJob& job = it->second;
   WhyAnswer answer{request.job, job.view.state, "", {}};
   if (job.epoch != Epoch{}) {
-    answer.summary = "it is placed: " + std::string(to_string(job.view.state));
+    answer.summary =
+        "it is placed: " + std::string(to_string(job.view.state)) +
+        (job.view.state == JobState::kStarting ? waits_for_roles(*job.spec, job.view.tasks)
+                                               : std::string());
   } else {
     answer.summary = why_pending(request.job, job);
     if (!job.needs_placement && !job.held) answer.lines = placer_.why(request.job);

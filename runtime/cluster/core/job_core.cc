@@ -68,6 +68,20 @@ JobEffects JobCore::on_input(const JobInput& input, Now now) {
   return flush(now);
 }
 
+namespace {
+
+/// When nobody looked as it came (the process was stopped, its machine paused), what waits to be
+/// read is read first.
+bool is_over(std::optional<TimePoint>& deadline, TimePoint now) {
+  constexpr Duration kLate = std::chrono::seconds(5);
+  if (!deadline || now < *deadline) return false;
+  if (now - *deadline <= kLate) return true;
+  deadline = now + kLate;
+  return false;
+}
+
+}  // namespace
+
 JobEffects JobCore::on_tick(Now now) {
   gate_.on_tick(now.at);
   if (!over_) {
@@ -75,12 +89,12 @@ JobEffects JobCore::on_tick(Now now) {
       if (time_limit_at_ && now.at >= *time_limit_at_)
         record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping,
                                      Cause::kTimeLimit, "the time limit is over", now.wall});
-      else if (prepare_deadline_ && now.at >= *prepare_deadline_)
+      else if (is_over(prepare_deadline_, now.at))
         give_up_start("was not prepared in time", now);
-      else if (ready_deadline_ && now.at >= *ready_deadline_)
+      else if (is_over(ready_deadline_, now.at))
         give_up_start("was not ready in time", now);
     }
-    if (commit_deadline_ && !ending_ && now.at >= *commit_deadline_) {
+    if (!ending_ && is_over(commit_deadline_, now.at)) {
       record_.reason = "its outputs were not put in their places in time: " +
                        node_of(commits_.begin()->first).value + " does not answer";
       end_job(JobState::kFailed, TaskEnd{.cause = Cause::kCoordinator, .detail = record_.reason},
@@ -233,8 +247,13 @@ void JobCore::on_task(const NodeId&, const WorkerGoneAck& ack, Now) {
 void JobCore::on_task(const NodeId& from, const OutputsCommitted& committed, Now now) {
   const auto index = record_.index_of(committed.task);
   if (!index || committed.epoch != epoch() || ending_ || node_of(*index) != from ||
-      commits_.erase(*index) == 0)
+      commits_.count(*index) == 0)
     return;
+  if (committed.error == Errc::kOverloaded) {  // under way; whoever kills the job does not wait
+    if (!record_.kill_requested) commit_deadline_ = now.at + settings_.commit_timeout;
+    return;
+  }
+  commits_.erase(*index);
   if (committed.error == Errc{}) return;
   record_.reason =
       to_string(committed.task) + ": its outputs were not published: " + committed.error_context;

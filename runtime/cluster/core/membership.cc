@@ -55,6 +55,12 @@ bool Membership::on_heard(const NodeId& id, Incarnation incarnation, Now now,
 }
 
 std::vector<NodeChange> Membership::on_tick(Now now) {
+  // Whoever did not look cannot say who was silent; what was sent meanwhile is read first.
+  if (const auto due = next_wake(); due && now.at - *due > settings_.heartbeat) {
+    const TimePoint earliest = now.at - (settings_.lost_after - settings_.suspect_after);
+    for (auto& [id, node] : nodes_)
+      node.last_heard = std::max(std::min(node.last_heard + (now.at - *due), now.at), earliest);
+  }
   std::vector<NodeChange> changes;
   for (auto& [id, node] : nodes_) {
     if (node.state == NodeState::kLost) continue;
