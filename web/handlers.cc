@@ -233,9 +233,10 @@ void Handlers::handle(const Request& request, Reply reply) {
 void Handlers::submit(Call call) {
   const auto syntax = syntax_of_content_type(call.request->header("Content-Type").value_or(""));
   const std::string key(call.request->header("Idempotency-Key").value_or(""));
-  if (key.size() > 128 ||
+  const std::size_t keys = call.request->header_count("Idempotency-Key");
+  if (keys > 1 || (keys == 1 && key.empty()) || key.size() > 128 ||
       !std::all_of(key.begin(), key.end(), [](unsigned char c) { return c > 0x20 && c < 0x7F; }))
-    return call.reply(bad("Idempotency-Key must be up to 128 visible ASCII characters"));
+    return call.reply(bad("Idempotency-Key must be one of 1 to 128 visible ASCII characters"));
   auto spec =
       jobspec::parse_job(call.request->body, syntax.value_or(jobspec::Syntax::kJson), "body");
   if (!spec) return call.reply(problem(spec.error()));

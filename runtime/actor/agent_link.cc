@@ -95,8 +95,11 @@ void receive(Self* self, const Envelope& envelope) {
   s.unheard_bytes = 0;
   Result<wire::LinkFrame> frame = wire::decode_link(envelope.bytes);
   if (!frame) return;  // of a later version, or damaged: what mattered is repeated
-  if (std::get_if<wire::LinkWelcome>(&*frame) != nullptr &&
-      s.phase == LinkState::Phase::kGreeting) {
+  if (const auto* welcome = std::get_if<wire::LinkWelcome>(&*frame);
+      welcome != nullptr && s.phase == LinkState::Phase::kGreeting) {
+    if (welcome->version < wire::kLinkVersionMin || welcome->version > wire::kLinkVersion)
+      return lose(self, "the coordinator wants version " + std::to_string(welcome->version) +
+                            " of the link: one of the two must be upgraded");
     s.phase = LinkState::Phase::kUp;
     s.backoff->reset();
     self->send(s.owner, LinkUp{});

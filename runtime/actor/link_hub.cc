@@ -48,6 +48,10 @@ void answer(Self* self, const caf::actor& peer, const wire::LinkFrame& frame) {
 void greet(Self* self, const caf::actor& peer, const wire::LinkHello& hello) {
   HubState& s = self->state;
   Status ok = s.options.verify ? s.options.verify(hello) : Status{};
+  if (ok && hello.version < wire::kLinkVersionMin)
+    ok = fail(Errc::kUnsupported, "its version of the link, " + std::to_string(hello.version) +
+                                      ", is older than " + std::to_string(wire::kLinkVersionMin) +
+                                      ": upgrade its dlrun");
   if (ok && s.peers.size() >= s.options.peers_max)
     ok = fail(Errc::kOverloaded, "too many nodes are connected");
   if (!ok) return answer(self, peer, wire::LinkRefused{ok.error().code, ok.error().context});

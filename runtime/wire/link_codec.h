@@ -14,7 +14,10 @@
 
 namespace dlrun::wire {
 
+/// The later of two speaks the version of the earlier, down to kLinkVersionMin; older ones are
+/// refused.
 inline constexpr std::uint32_t kLinkVersion = 1;
+inline constexpr std::uint32_t kLinkVersionMin = 1;
 
 struct LinkHello {
   std::uint32_t version = kLinkVersion;

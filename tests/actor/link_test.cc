@@ -82,10 +82,11 @@ struct Cluster {
     EXPECT_TRUE(security::store_node(folder, key, certificate, coordinator.ca.certificate_pem));
     return security::CredentialFiles::in(folder);
   }
-  wire::LinkHello hello(const std::string& name, std::uint64_t incarnation) {
+  wire::LinkHello hello(const std::string& name, std::uint64_t incarnation,
+                        std::uint32_t version = wire::kLinkVersion) {
     const auto node = security::open_node(temp / name, CertKind::kAgent, wall()).value();
-    wire::LinkHello out{wire::kLinkVersion,   NodeId(name), Incarnation(incarnation),
-                        node.certificate_pem, "",           "key"};
+    wire::LinkHello out{version, NodeId(name), Incarnation(incarnation), node.certificate_pem,
+                        "",      "key"};
     out.signature = security::sign_statement(node.key_pem, wire::link_statement(out)).value();
     return out;
   }
@@ -276,6 +277,27 @@ TEST(Link, NodeCannotSpeakForAnother) {
   agent.link = spawn_agent_link(agent.system->get(), agent.owner, link_options(port, lie));
   ASSERT_TRUE(agent.heard->wait("down the coordinator refuses"));
   EXPECT_FALSE(coordinator.heard->wait("peer up", std::chrono::seconds(0)));
+}
+
+TEST(Link, ALaterVersionIsTakenAndOneThatIsTooOldIsRefusedByName) {
+  Cluster cluster;
+  const auto old_files = cluster.agent("node-1"), new_files = cluster.agent("node-2");
+  Side coordinator(cluster.coordinator.files, CertKind::kCoordinator);
+  coordinator.link =
+      spawn_link_hub(coordinator.system->get(), coordinator.owner, {cluster.verifier()});
+  const std::uint16_t port =
+      publish_hub(coordinator.system->get(), coordinator.link, "127.0.0.1", 0).value();
+  Side old(old_files), later(new_files);
+  old.link =
+      spawn_agent_link(old.system->get(), old.owner,
+                       link_options(port, cluster.hello("node-1", 7, wire::kLinkVersionMin - 1)));
+  EXPECT_TRUE(
+      old.heard->wait("down the coordinator refuses this node: its version of the link, 0,"));
+  later.link =
+      spawn_agent_link(later.system->get(), later.owner,
+                       link_options(port, cluster.hello("node-2", 7, wire::kLinkVersion + 1)));
+  EXPECT_TRUE(later.heard->wait("up"));
+  EXPECT_TRUE(coordinator.heard->wait("peer up node-2"));
 }
 
 TEST(Link, AFrameThatIsTooLargeOrNotUnderstoodIsToldAndAFloodOfThemInAFewLines) {

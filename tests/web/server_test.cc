@@ -76,6 +76,9 @@ TEST_F(Server, SubmitsOnceForOneIdempotencyKey) {
   EXPECT_EQ(again.status, 200);
   EXPECT_EQ(json::parse(again.body)["id"], "j1");
   EXPECT_EQ(control.submitted().size(), 1u);
+  for (const char* key : {"Idempotency-Key: k1\r\nIdempotency-Key: k2\r\n", "Idempotency-Key:\r\n"})
+    EXPECT_EQ(ask(post("/api/v1/jobs", kJob, key)).status, 400) << key;
+  EXPECT_EQ(control.submitted().size(), 1u);
 }
 
 TEST_F(Server, TellsWhatIsWrongWithAJobAndWhere) {
