@@ -6,6 +6,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/utf8.h"
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 #include "runtime/jobspec/units.h"
@@ -121,7 +122,7 @@ Result<Json> env_json(const std::vector<std::string>& flags, const World& world)
     const std::string name = flag.substr(0, equals);
     if (name.empty())
       return wrong(fmt::format("--env {}: write NAME=VALUE, or NAME to take it from here", flag));
-    if (!jobspec::is_utf8(name))
+    if (!is_utf8(name))
       return wrong(fmt::format("--env {}: the name of a variable must be UTF-8", flag));
     if (equals != std::string::npos) {
       out[name] = jobspec::bytes_to_json(flag.substr(equals + 1));
@@ -171,7 +172,7 @@ Result<Json> role_json(const RunFlags& flags, const World& world) {
 cluster::EnvList sendable(const cluster::EnvList& environment) {
   cluster::EnvList out;
   for (const auto& entry : environment) {
-    if (entry.first.empty() || !jobspec::is_utf8(entry.first)) continue;
+    if (entry.first.empty() || !is_utf8(entry.first)) continue;
     if (std::any_of(out.begin(), out.end(), [&](const auto& e) { return e.first == entry.first; }))
       continue;
     out.push_back(entry);
@@ -263,9 +264,8 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
         role.env.emplace_back(name, value);
       }
     if (spec.name.empty()) {
-      const auto slash = flags.file.rfind('/');
-      spec.name = flags.file.substr(slash == std::string::npos ? 0 : slash + 1);
-      spec.name = spec.name.substr(0, spec.name.rfind('.'));
+      // without its ending, which it has: load_job_file took it
+      spec.name = default_name({flags.file.substr(0, flags.file.rfind('.'))});
     }
   }
   // The directory of the submit is used where a node has it; one that was asked for must be there.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/base/utf8.h"
 #include "runtime/jobspec/json.h"
 
 namespace dlrun::launcher {
@@ -84,7 +85,7 @@ std::string TerminalFilter::feed(std::string_view bytes) {
     }
     const std::string_view character = in.substr(i, length);
     const bool c1 = length == 2 && c == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
-    if (!jobspec::is_utf8(character)) {
+    if (!is_utf8(character)) {
       escape(out, in.substr(i, 1));
       ++i;
       continue;

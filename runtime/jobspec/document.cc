@@ -26,7 +26,7 @@ struct TomlImpossible {};
 #define TOML_UNREACHABLE __builtin_unreachable()
 #include <toml++/toml.h>
 
-#include "runtime/jobspec/json.h"
+#include "runtime/base/utf8.h"
 
 namespace dlrun::jobspec {
 namespace {

@@ -30,8 +30,4 @@ Result<cluster::JobSpec> parse_job(std::string_view text, Syntax syntax, std::st
 /// Reads and parses. kNotFound, kPermissionDenied, kIo, and what parse_job returns.
 Result<cluster::JobSpec> load_job_file(const std::string& path);
 
-/// What must hold of any spec, whoever made it: names, counts, argv, `after` without a circle, no
-/// NUL in argv, env and cwd.
-Status validate(const cluster::JobSpec& spec);
-
 }  // namespace dlrun::jobspec

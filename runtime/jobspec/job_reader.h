@@ -2,16 +2,25 @@
 /// runtime/jobspec/job_reader.h: walks a document's tree into a JobSpec and collects what is wrong
 /// with it, each problem with its place. Private to this folder. Single use.
 
+#include <fmt/format.h>
+
+#include <charconv>
 #include <functional>
+#include <initializer_list>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "runtime/cluster/core/msg.h"
+#include "runtime/cluster/core/spec_check.h"
 #include "runtime/jobspec/document.h"
 
 namespace dlrun::jobspec {
+
+/// For a message: a number or a text as it stands, of others the kind.
+std::string shown(const Node& node);
 
 class JobReader {
  public:
@@ -19,12 +28,19 @@ class JobReader {
   Result<cluster::JobSpec> read(const Node& root);
 
  private:
+  using Part = cluster::SpecProblem::Part;
+  using PartId = std::pair<Part, std::size_t>;
+  struct Place {
+    Mark at;
+    bool bad = false;  ///< it was told what is wrong with it
+  };
   using Field = std::pair<std::string_view, std::function<void(const Node&)>>;
 
   void problem(Mark at, std::string text);
   /// Calls the field of each member; an unknown or repeated key is a problem. `where` is
-  /// "[role.worker]" or "the job".
-  void table(const Node& node, std::string_view where, const std::vector<Field>& fields);
+  /// "[role.worker]" or "the job"; a table that is a part of the job keeps the place of each field.
+  void table(const Node& node, std::string_view where, const std::vector<Field>& fields,
+             std::optional<PartId> part = {});
   bool at_most(const Node& node, std::size_t most, std::string_view what);
   bool want(const Node& node, Node::Kind kind, std::string_view what);
 
@@ -32,6 +48,9 @@ class JobReader {
   /// a string or {base64}, without NUL
   std::string bytes(const Node& node, std::string_view what);
   std::vector<std::string> bytes_list(const Node& node, std::string_view what);
+  /// A string or one of `also`; `like` is how it is written: "a count, like 4 or \"1..4\"".
+  bool written_as(const Node& node, std::string_view what, std::string_view like,
+                  std::initializer_list<Node::Kind> also);
   bool boolean(const Node& node, std::string_view what);
   template <class T>
   T integer(const Node& node, std::string_view what, T low, T high);
@@ -51,16 +70,39 @@ class JobReader {
   std::string format_of_names(const io::InputSpec& input, Mark at);
   void output(const Node::Member& member);
   void restart(const Node& node);
-  void check_roles();
-  void check_outputs();
+  void check_after();
+  void default_outputs();
+  /// What the control plane would say of the spec, at its place; not what follows from a problem
+  /// that was told.
+  void check_spec(Mark root);
+  Place& place(PartId part, std::string_view field);
+  bool told(PartId part, std::string_view field) const;
 
   std::string file_;
   cluster::JobSpec spec_;
   std::vector<std::string> problems_;
   bool more_ = false;
-  std::vector<Mark> output_marks_;  ///< of an output's role, or its name
-  /// of a role's name, and of its `after` items
-  std::vector<std::pair<Mark, std::vector<Mark>>> role_marks_;
+  /// Of every field that stands in the text; "" is the name of the part itself.
+  std::map<std::pair<PartId, std::string>, Place> places_;
+  std::vector<std::vector<Mark>> after_marks_;  ///< of each role
 };
+
+template <class T>
+T JobReader::integer(const Node& node, std::string_view what, T low, T high) {
+  if (node.kind != Node::Kind::kInt) {
+    problem(node.at, fmt::format("{} must be a whole number, not {}", what, shown(node)));
+    return low;
+  }
+  T value{};
+  const auto [end, error] =
+      std::from_chars(node.text.data(), node.text.data() + node.text.size(), value);
+  if (error != std::errc{} || end != node.text.data() + node.text.size() || value < low ||
+      value > high) {
+    problem(node.at,
+            fmt::format("{} must be between {} and {}, not {}", what, low, high, node.text));
+    return low;
+  }
+  return value;
+}
 
 }  // namespace dlrun::jobspec

@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "io/core/column_text.h"
-#include "runtime/jobspec/spec_rules.h"
+#include "runtime/base/utf8.h"
+#include "runtime/jobspec/words.h"
 
 namespace dlrun::jobspec {
 namespace {
@@ -205,35 +206,6 @@ Result<std::string> base64_decode(std::string_view text) {
     if (padding < 1) out.push_back(static_cast<char>(v & 0xFF));
   }
   return out;
-}
-
-bool is_utf8(std::string_view s) noexcept {
-  const auto tail = [&](std::size_t i, unsigned char low, unsigned char high) {
-    return i < s.size() && static_cast<unsigned char>(s[i]) >= low &&
-           static_cast<unsigned char>(s[i]) <= high;
-  };
-  for (std::size_t i = 0; i < s.size();) {
-    const auto c = static_cast<unsigned char>(s[i]);
-    if (c < 0x80) {
-      i += 1;
-    } else if (c >= 0xC2 && c <= 0xDF) {
-      if (!tail(i + 1, 0x80, 0xBF)) return false;
-      i += 2;
-    } else if (c >= 0xE0 && c <= 0xEF) {
-      if (!tail(i + 1, c == 0xE0 ? 0xA0 : 0x80, c == 0xED ? 0x9F : 0xBF) ||
-          !tail(i + 2, 0x80, 0xBF))
-        return false;
-      i += 3;
-    } else if (c >= 0xF0 && c <= 0xF4) {
-      if (!tail(i + 1, c == 0xF0 ? 0x90 : 0x80, c == 0xF4 ? 0x8F : 0xBF) ||
-          !tail(i + 2, 0x80, 0xBF) || !tail(i + 3, 0x80, 0xBF))
-        return false;
-      i += 4;
-    } else {
-      return false;
-    }
-  }
-  return true;
 }
 
 Json bytes_to_json(std::string_view bytes) {

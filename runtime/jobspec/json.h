@@ -36,7 +36,6 @@ Result<std::string> bytes_from_json(const Json& value);
 std::string rfc3339(WallTime time);
 std::string base64_encode(std::string_view bytes);
 Result<std::string> base64_decode(std::string_view text);  ///< strict RFC 4648 with padding
-bool is_utf8(std::string_view bytes) noexcept;             ///< no overlong forms, no surrogates
 
 /// Never throws: invalid UTF-8 becomes U+FFFD.
 std::string dump(const Json& value, int indent = -1);

@@ -1,7 +1,7 @@
 #include <cctype>
 
+#include "runtime/base/utf8.h"
 #include "runtime/jobspec/document.h"
-#include "runtime/jobspec/json.h"
 
 namespace dlrun::jobspec {
 namespace {

@@ -134,8 +134,9 @@ Result<std::int64_t> parse_cpus(std::string_view text) {
   std::string_view rest = text;
   double number = 0;
   if (!eat_number(rest, number) || !rest.empty() || number > 1e6)
-    return fail(Errc::kInvalidArgument,
-                fmt::format("'{}' is not a number of cores (like 2 or 0.5)", text));
+    return fail(
+        Errc::kInvalidArgument,
+        fmt::format("'{}' is not a number of cores (like 2 or 0.5; at most 1000000)", text));
   return static_cast<std::int64_t>(std::llround(number * 1000));
 }
 

@@ -16,38 +16,68 @@ TEST(SpecCheck, NamesTheFieldThatIsWrong) {
       {"name", [](JobSpec& s) { s.name = "Bad Name"; }},
       {"name", [](JobSpec& s) { s.name = ""; }},
       {"owner", [](JobSpec& s) { s.owner = ""; }},
-      {"roles", [](JobSpec& s) { s.roles.clear(); }},
-      {"roles[0].name", [](JobSpec& s) { s.roles[0].name = "-x"; }},
-      {"roles[1].name", [](JobSpec& s) { s.roles.push_back(s.roles[0]); }},
-      {"roles[0].argv", [](JobSpec& s) { s.roles[0].argv.clear(); }},
-      {"roles[0].argv[0]",
+      {"role", [](JobSpec& s) { s.roles.clear(); }},
+      {"project", [](JobSpec& s) { s.project = "a\nb"; }},
+      {"role '-x'", [](JobSpec& s) { s.roles[0].name = "-x"; }},
+      {"role 'Worker'", [](JobSpec& s) { s.roles[0].name = "Worker"; }},
+      {"role 'worker'", [](JobSpec& s) { s.roles.push_back(s.roles[0]); }},
+      {"role 'worker': argv", [](JobSpec& s) { s.roles[0].argv.clear(); }},
+      {"role 'worker': argv",
+       [](JobSpec& s) {
+         s.roles[0].argv = {"x", std::string(1 << 17, 'y')};
+       }},
+      {"role 'worker': argv",
        [](JobSpec& s) {
          s.roles[0].argv = {"", "x"};
        }},
-      {"roles[0].argv[1]",
+      {"role 'worker': argv",
        [](JobSpec& s) {
          s.roles[0].argv = {"x", std::string("a\0b", 3)};
        }},
-      {"roles[0].count", [](JobSpec& s) { s.roles[0].count_min = 0; }},
-      {"roles[0].count", [](JobSpec& s) { s.roles[0].count_min = 5; }},
-      {"roles", [](JobSpec& s) { s.roles[0].count_max = 1'000'000; }},
-      {"roles[0].env[0]",
+      {"role 'worker': count", [](JobSpec& s) { s.roles[0].count_min = 0; }},
+      {"role 'worker': count", [](JobSpec& s) { s.roles[0].count_min = 5; }},
+      {"role", [](JobSpec& s) { s.roles[0].count_max = 1'000'000; }},
+      {"role",
+       [](JobSpec& s) { s.roles[0].argv.clear(), s.roles[0].program = RoleProgram::kShardHost; }},
+      {"role 'worker': env",
        [](JobSpec& s) {
          s.roles[0].env = {{"A=B", "c"}};
        }},
-      {"roles[0].env[0]",
+      {"role 'worker': env",
+       [](JobSpec& s) {
+         s.roles[0].env = {{"A", "b"}, {"B", ""}, {"A", "c"}};
+       }},
+      {"role 'worker': env",
+       [](JobSpec& s) {
+         s.roles[0].env = {{"A\xff", "c"}};
+       }},
+      {"role 'worker': env",
        [](JobSpec& s) {
          s.roles[0].env = {{"", "c"}};
        }},
-      {"submit_env[1]",
+      {"submit_env",
        [](JobSpec& s) {
          s.submit_env = {{"A", "b"}, {"B", std::string("\0", 1)}};
        }},
-      {"roles[0].resources.cpu", [](JobSpec& s) { s.roles[0].resources.cpu_milli = -1; }},
-      {"role 'worker'.after", [](JobSpec& s) { s.roles[0].after = {"nobody"}; }},
-      {"role 'worker'.after", [](JobSpec& s) { s.roles[0].after = {"worker"}; }},
+      {"role 'worker': cpus", [](JobSpec& s) { s.roles[0].resources.cpu_milli = -1; }},
+      {"role 'worker': ready",
+       [](JobSpec& s) { s.roles[0].ready = ReadyWhen::kPort, s.roles[0].resources.ports = 0; }},
+      {"role 'worker': after", [](JobSpec& s) { s.roles[0].after = {"nobody"}; }},
+      {"role 'worker': after", [](JobSpec& s) { s.roles[0].after = {"worker"}; }},
       {"time_limit", [](JobSpec& s) { s.time_limit = Duration{-1}; }},
-      {"inputs[0].uris", [](JobSpec& s) { s.inputs.resize(1), s.inputs[0].name = "x"; }},
+      {"input 'x': uris", [](JobSpec& s) { s.inputs.resize(1), s.inputs[0].name = "x"; }},
+      {"output 'm': path",
+       [](JobSpec& s) {
+         s.outputs = {{"m", "relative", "worker"}};
+       }},
+      {"output 'n': path",
+       [](JobSpec& s) {
+         s.outputs = {{"m", "/x", "worker"}, {"n", "/x", "worker"}};
+       }},
+      {"output 'm': role",
+       [](JobSpec& s) {
+         s.outputs = {{"m", "/x", "nobody"}};
+       }},
   };
   for (const Case& c : cases) {
     JobSpec spec = spec_of(2);
@@ -76,7 +106,34 @@ TEST(SpecCheck, ALongerCycleIsFound) {
   spec.roles[0].after = {"b"};
   spec.roles[1].after = {"c"};
   spec.roles[2].after = {"worker"};
-  EXPECT_FALSE(validate(spec).has_value());
+  ASSERT_FALSE(validate(spec).has_value());
+  EXPECT_EQ(validate(spec).error().context,
+            "role 'c': after: goes in a circle: worker, b, c, worker");
+}
+
+TEST(SpecCheck, TellsEverythingThatIsWrongUpToABoundAndEachOnce) {
+  JobSpec spec = spec_of(2, 1);
+  spec.name = "my job";
+  spec.roles[0].after = {"nobody"};
+  spec.roles[1].ready = ReadyWhen::kPort;
+  spec.roles[1].resources.ports = 0;
+  std::vector<std::string> told;
+  for (const SpecProblem& problem : problems_of(spec)) told.push_back(to_string(problem, spec));
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(
+      told[0],
+      "name: must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.', not 'my job'");
+  spec.roles.clear();
+  for (int i = 0; i < 100; ++i) spec.roles.push_back({.name = "r" + std::to_string(i)});
+  EXPECT_EQ(problems_of(spec).size(), kSpecProblemsMax);
+}
+
+TEST(SpecCheck, WhoFillsInTheNameAndTheOwnerIsTold) {
+  JobSpec spec = spec_of(1);
+  spec.name = spec.owner = "";
+  EXPECT_TRUE(problems_of(spec).empty()) << "dlrun's command line fills them in";
+  ASSERT_FALSE(validate(spec).has_value());
+  EXPECT_NE(validate(spec).error().context.find("a job sent to REST needs one"), std::string::npos);
 }
 
 TEST(JobRecord, TheFingerprintSeesEveryField) {

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/cluster/core/spec_check.h"
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 
@@ -19,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (spec.error().context.empty()) std::abort();
     return 0;
   }
-  if (!validate(*spec)) std::abort();
+  if (!dlrun::cluster::problems_of(*spec).empty()) std::abort();
   const std::string json = dump(to_json(*spec));
   const auto again = parse_job(json, Syntax::kJson, "again");
   if (!again || dump(to_json(*again)) != json) std::abort();

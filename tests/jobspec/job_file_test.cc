@@ -309,7 +309,7 @@ TEST(JobFile, ListsSeveralProblemsAtOnceEachWithItsPlace) {
       "[\"pss\"]\n[role.ps]\nprogram = \"shard\"\n",
       Syntax::kToml, "j.toml");
   EXPECT_THAT(text, HasSubstr("j.toml:1:14: time_limit: 'soon' is not a duration"));
-  EXPECT_THAT(text, HasSubstr("role 'worker' needs argv"));
+  EXPECT_THAT(text, HasSubstr("j.toml:3:8: role 'worker': argv: a program is needed"));
   EXPECT_THAT(text, HasSubstr("j.toml:4:9: count: '0' is not a count"));
   EXPECT_THAT(text, HasSubstr("j.toml:5:10: after: no role 'pss'; did you mean 'ps'?"));
   EXPECT_THAT(text, HasSubstr("j.toml:7:11: program is one of process, shard-host"));
@@ -325,19 +325,72 @@ TEST(JobFile, RefusesWhatCouldNotRun) {
   EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x","a\u0000b"]}}})", Syntax::kJson, "j"),
               HasSubstr("NUL"));
   EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"]},"a":{"argv":["y"]}}})", Syntax::kJson, "j"),
-              HasSubstr("two roles are named 'a'"));
+              HasSubstr("role 'a': two roles have this name"));
   EXPECT_THAT(problem_of(R"({"role":{"a":{"argv":["x"],"argv":["y"]}}})", Syntax::kJson, "j"),
               HasSubstr("'argv' stands twice"));
   EXPECT_THAT(problem_of("[role.a]\nargv=[\"x\"]\nafter=\"b\"\n[role.b]\nargv=[\"x\"]\nafter=\"a\"",
                          Syntax::kToml, "j"),
-              HasSubstr("circle: a, b"));
+              HasSubstr("j:6:7: role 'b': after: goes in a circle: a, b, a"));
   EXPECT_THAT(
       problem_of("[role.a]\nargv=[\"x\"]\n[input.t]\nformat=\"libsvm\"", Syntax::kToml, "j"),
-      HasSubstr("needs a 'uri'"));
+      HasSubstr("j:3:8: input 't': uris: a file is needed"));
   EXPECT_THAT(
       problem_of("[role.a]\nargv=[\"x\"]\ncount=65536\n[role.b]\nargv=[\"x\"]", Syntax::kToml, "j"),
       HasSubstr("65537 tasks"));
   EXPECT_THAT(problem_of("when = 2020-01-01", Syntax::kToml, "j"), HasSubstr("j:1:8: dates"));
+}
+
+// What only the whole spec shows was told at 1:1, with the role's number.
+TEST(JobFile, NamesTheRoleAndThePlaceOfWhatOnlyTheWholeSpecShows) {
+  const std::string head = "name = \"x\"\n[role.a]\nargv = [\"x\"]\n";
+  const auto told = [&](const std::string& more) {
+    return problem_of(head + more, Syntax::kToml, "j");
+  };
+  EXPECT_EQ(told("ready = \"port\"\n"),
+            "j:4:9: role 'a': ready: \"port\" wants a leased port: ports = 1");
+  EXPECT_EQ(told("after = \"a\"\n"), "j:4:9: role 'a': after: goes in a circle: a, a");
+  EXPECT_THAT(told("[output.m]\npath = \"/x\"\n[output.n]\npath = \"/x\"\n"),
+              HasSubstr("j:7:8: output 'n': path: '/x' is the path of another output"));
+  EXPECT_THAT(told("[output.m]\npath = \"x\"\n"),
+              HasSubstr("j:5:8: output 'm': path: must be the absolute path"));
+  EXPECT_THAT(told("[output.m]\npath = \"/x\"\nrole = \"b\"\n"),
+              HasSubstr("j:6:8: output 'm': role: there is no role 'b'"));
+  EXPECT_THAT(told("[role.b]\nargv = [\"x\", \"" + std::string(1 << 17, 'y') + "\"]\n"),
+              HasSubstr("j:5:8: role 'b': argv: an argument of 131072 bytes or more"));
+  EXPECT_THAT(told("[role.b]\nargv = [\"x\"]\nenv = {A = \"" + std::string(1 << 20, 'y') + "\"}\n"),
+              HasSubstr("j:6:7: role 'b': env: together more than"));
+  EXPECT_THAT(problem_of("[role.ps]\nprogram = \"shard-host\"\n", Syntax::kToml, "j"),
+              HasSubstr("j:1:1: role: shard hosts alone do nothing"));
+}
+
+TEST(JobFile, ANumberOfTheWrongKindIsToldByWhatItIs) {
+  const auto told = [](const std::string& field) {
+    return problem_of("[role.a]\nargv = [\"x\"]\n" + field, Syntax::kToml, "j");
+  };
+  EXPECT_EQ(told("gpus = 1.5"), "j:3:8: gpus must be a whole number, not 1.5");
+  EXPECT_EQ(told("count = 1.5"), "j:3:9: count must be a count, like 4 or \"1..4\", not 1.5");
+  EXPECT_EQ(told("memory = 1.5"), "j:3:10: memory must be a size, like \"2GiB\" or bytes, not 1.5");
+  EXPECT_EQ(told("cpus = true"),
+            "j:3:8: cpus must be a number of cores, like 2 or 0.5, not true or false");
+  EXPECT_EQ(told("time_limit = [1]"),
+            "j:3:14: time_limit must be a duration, like \"90s\" or seconds, not a list");
+  EXPECT_EQ(told("gpus = \"two\""), "j:3:8: gpus must be a whole number, not 'two'");
+}
+
+TEST(JobFile, WhatFollowsFromAProblemIsNotToldAsAnother) {
+  const auto told = [](const std::string& text) { return problem_of(text, Syntax::kToml, "j"); };
+  EXPECT_EQ(told("[role.a]\nargv = [1, \"x\"]\n"), "j:2:9: argv must be a string, not an integer");
+  EXPECT_EQ(told("[role.a]\nargv = \"x y\"\n"), "j:2:8: argv must be a list, not a string");
+  EXPECT_EQ(told("[role.a]\nprogram = \"shardhost\"\n"),
+            "j:2:11: program is one of process, shard-host; did you mean 'shard-host'?");
+  EXPECT_EQ(told("role = 1\n"), "j:1:8: role must be a table, not an integer");
+  EXPECT_EQ(told("role = {a = 1}\n"), "j:1:13: [role.a] must be a table, not an integer");
+  EXPECT_EQ(told("[role.a]\nargv=[\"x\"]\n[input.t]\nuri = 1\n"),
+            "j:4:7: uri must be a string, not an integer");
+  EXPECT_EQ(told("[role.a]\nargv=[\"x\"]\n[output.t]\npath = 1\n"),
+            "j:4:8: path must be a string, not an integer");
+  EXPECT_EQ(told("[env]\n\"A=B\" = 1\n[role.a]\nargv=[\"x\"]\n"),
+            "j:2:1: the variable name 'A=B' holds '='");
 }
 
 TEST(JobFile, IsNotFooledByDeepOrWideInput) {
@@ -401,7 +454,7 @@ TEST(JobFile, WhatItCallsGoodTheCoordinatorTakes) {
       parse_job("name = \"my job\"\n[role.main]\nargv = [\"true\"]\n", Syntax::kToml, "job.toml");
   ASSERT_FALSE(parsed.has_value());
   EXPECT_THAT(parsed.error().context, HasSubstr("job.toml:1:"));
-  EXPECT_THAT(parsed.error().context, HasSubstr("a job's name"));
+  EXPECT_THAT(parsed.error().context, HasSubstr("job.toml:1:8: name: must be 1 to 64 of"));
   const auto many =
       parse_job("[role.main]\nargv = [\"true\"]\ncount = 65537\n", Syntax::kToml, "job.toml");
   ASSERT_FALSE(many.has_value());
@@ -450,9 +503,11 @@ TEST(JobFile, NamesThePlaceOfAWrongOutput) {
       parse_job("[role.main]\nargv = [\"true\"]\n[output.m]\npath = \"out\"\nrole = \"mian\"\n",
                 Syntax::kToml, "job.toml");
   ASSERT_FALSE(spec.has_value());
-  EXPECT_THAT(spec.error().context, HasSubstr("job.toml:4:8: path must be the absolute path"));
   EXPECT_THAT(spec.error().context,
-              HasSubstr("job.toml:5:8: output 'm': no role 'mian'; did you mean 'main'?"));
+              HasSubstr("job.toml:4:8: output 'm': path: must be the absolute path"));
+  EXPECT_THAT(spec.error().context,
+              HasSubstr("job.toml:5:8: output 'm': role: there is no role 'mian'; did you mean "
+                        "'main'?"));
   const auto port =
       parse_job("[role.main]\nargv = [\"true\"]\nready = \"port\"\n", Syntax::kToml, "job.toml");
   ASSERT_FALSE(port.has_value());

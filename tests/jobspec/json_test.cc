@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/rng.h"
+#include "runtime/base/utf8.h"
 
 namespace dlrun::jobspec {
 namespace {

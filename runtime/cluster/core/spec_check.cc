@@ -2,199 +2,302 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
-#include <string_view>
+
+#include "runtime/base/utf8.h"
 
 namespace dlrun::cluster {
-
-bool is_name(const std::string& name) {
-  return !name.empty() && name.size() <= 64 && name[0] != '-' && name[0] != '.' &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '.' || c == '_' || c == '-';
-         });
-}
-
 namespace {
+
+using Part = SpecProblem::Part;
+
+constexpr const char* kNameRule =
+    "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.', not ";
 
 constexpr std::uint64_t kRecordBytesMost = 64u << 20;
 
-bool has_nul(const std::string& text) { return text.find('\0') != std::string::npos; }
+bool has_nul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
-tl::unexpected<Error> bad(const std::string& place, const std::string& why) {
-  return fail(Errc::kInvalidArgument, place + ": " + why);
+std::string bytes(std::uint64_t n) { return std::to_string(n) + " bytes"; }
+
+bool lower_or_digit(unsigned char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+
+/// Stricter than other names: it is part of a folder's name, of environment variables and of
+/// hosts' names.
+std::optional<std::string> check_role_name(std::string_view name) {
+  if (!name.empty() && name.size() <= 32 && name[0] >= 'a' && name[0] <= 'z' &&
+      std::all_of(name.begin(), name.end(),
+                  [](unsigned char c) { return lower_or_digit(c) || c == '_' || c == '-'; }))
+    return std::nullopt;
+  return "the name must be a lower-case letter and up to 31 of a-z 0-9 _ -, not " + in_quotes(name);
 }
 
-Status check_env(const EnvList& env, const std::string& place, const SpecLimits& limits) {
-  if (env.size() > limits.env_max)
-    return bad(place, "more than " + std::to_string(limits.env_max) + " variables");
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < env.size(); ++i) {
-    const auto& [name, value] = env[i];
-    const std::string at = place + "[" + std::to_string(i) + "]";
-    if (name.empty()) return bad(at, "the name of a variable is empty");
-    if (name.find('=') != std::string::npos) return bad(at, "the name '" + name + "' holds '='");
-    if (has_nul(name) || has_nul(value))
-      return bad(at, "a NUL byte in '" + name.substr(0, 64) + "'");
-    bytes += name.size() + value.size() + 2;
+class Check {
+ public:
+  Check(const JobSpec& spec, const SpecLimits& limits) : spec_(spec), limits_(limits) {}
+
+  std::vector<SpecProblem> run() {
+    job();
+    each(Part::kRole, spec_.roles, limits_.roles_max, "role", [&](const RoleSpec& r) { role(r); });
+    each(Part::kInput, spec_.inputs, limits_.inputs_max, "input",
+         [&](const io::InputSpec& i) { input(i); });
+    std::set<std::string_view> paths;
+    each(Part::kOutput, spec_.outputs, limits_.outputs_max, "output", [&](const OutputSpec& o) {
+      output(o);
+      if (!paths.insert(o.path).second)
+        wrong("path", in_quotes(o.path) + " is the path of another output, too");
+    });
+    if (!full()) order();
+    return std::move(out_);
   }
-  if (bytes > limits.env_bytes_max)
-    return bad(place, "together more than " + std::to_string(limits.env_bytes_max) + " bytes");
-  return {};
-}
 
-Status check_resources(const sched::Resources& r, const std::string& place) {
-  if (r.cpu_milli < 0) return bad(place + ".cpu", "is negative");
-  if (r.memory_bytes < 0) return bad(place + ".memory", "is negative");
-  if (r.gpus < 0) return bad(place + ".gpus", "is negative");
-  if (r.ports < 0 || r.ports > 1024) return bad(place + ".ports", "must be 0 to 1024");
-  return {};
-}
-
-Status check_role(const RoleSpec& role, const std::string& at, const SpecLimits& limits) {
-  if (!is_name(role.name))
-    return bad(at + ".name",
-               "'" + role.name.substr(0, 64) +
-                   "' must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
-  if (role.count_min < 1) return bad(at + ".count", "must be at least 1");
-  if (role.count_max < role.count_min)
-    return bad(at + ".count", "the range " + std::to_string(role.count_min) + " to " +
-                                  std::to_string(role.count_max) + " is empty");
-  if (role.program == RoleProgram::kProcess) {
-    if (role.argv.empty()) return bad(at + ".argv", "a process role needs a program");
-    if (role.argv[0].empty()) return bad(at + ".argv[0]", "the program is an empty string");
-  } else if (!role.argv.empty()) {
-    return bad(at + ".argv", "a shard-host role takes no program");
+ private:
+  bool full() const { return out_.size() >= kSpecProblemsMax; }
+  void wrong(std::string field, std::string text) {
+    if (!full()) out_.push_back({part_, index_, std::move(field), std::move(text)});
   }
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < role.argv.size(); ++i) {
-    if (has_nul(role.argv[i])) return bad(at + ".argv[" + std::to_string(i) + "]", "a NUL byte");
-    bytes += role.argv[i].size() + 1;
+  void wrong_if(std::string field, std::optional<std::string> text) {
+    if (text) wrong(std::move(field), std::move(*text));
   }
-  if (bytes > limits.argv_bytes_max)
-    return bad(at + ".argv", "more than " + std::to_string(limits.argv_bytes_max) + " bytes");
-  if (has_nul(role.cwd)) return bad(at + ".cwd", "a NUL byte");
-  if (role.ready == ReadyWhen::kPort && role.resources.ports == 0)
-    return bad(at + ".ready", "\"port\" wants a leased port: ports = 1");
-  for (const auto& [name, value] : role.rlimits)
-    if (std::find(kRlimitNames.begin(), kRlimitNames.end(), name) == kRlimitNames.end())
-      return bad(at + ".rlimits", "'" + name.substr(0, 64) + "' is no limit of a process");
-  if (role.time_limit < Duration::zero()) return bad(at + ".time_limit", "is negative");
-  DLRUN_TRY(check_env(role.env, at + ".env", limits));
-  return check_resources(role.resources, at + ".resources");
-}
 
-/// Depth-first over `after`; kInvalidArgument names the first cycle found.
-Status check_after(const JobSpec& spec) {
-  std::map<std::string, const RoleSpec*> by_name;
-  for (const RoleSpec& role : spec.roles) by_name[role.name] = &role;
-  std::map<std::string, int> mark;  // 1 = on the path, 2 = done
-  std::function<Status(const RoleSpec&)> visit = [&](const RoleSpec& role) -> Status {
-    mark[role.name] = 1;
-    for (const std::string& name : role.after) {
-      const std::string place = "role '" + role.name + "'.after";
-      auto it = by_name.find(name);
-      if (it == by_name.end()) return bad(place, "there is no role '" + name + "'");
-      if (mark[name] == 1) return bad(place, "a cycle through '" + name + "'");
-      if (mark[name] == 0) DLRUN_TRY(visit(*it->second));
+  template <class Parts, class CheckOne>
+  void each(Part part, const Parts& parts, std::size_t most, const char* key, CheckOne check) {
+    part_ = Part::kJob;
+    index_ = 0;
+    if (parts.size() > most) return wrong(key, "more than " + std::to_string(most));
+    part_ = part;
+    std::set<std::string_view> names;
+    for (index_ = 0; index_ < parts.size() && !full(); ++index_) {
+      check(parts[index_]);
+      if (!names.insert(parts[index_].name).second)
+        wrong("", std::string("two ") + key + "s have this name");
     }
-    mark[role.name] = 2;
-    return {};
-  };
-  for (const RoleSpec& role : spec.roles)
-    if (mark[role.name] == 0) DLRUN_TRY(visit(role));
-  return {};
-}
-
-Status check_input(const io::InputSpec& input, const std::string& at) {
-  if (!is_name(input.name))
-    return bad(at + ".name", "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
-  if (input.uris.empty()) return bad(at + ".uris", "names no file");
-  if (input.batch_rows == 0) return bad(at + ".batch_rows", "must be at least 1");
-  if (input.split_bytes == 0) return bad(at + ".split_bytes", "must be at least 1");
-  if (input.index_base > 1) return bad(at + ".index_base", "must be 0 or 1");
-  if (input.record_bytes_max == 0 || input.record_bytes_max > kRecordBytesMost)
-    return bad(at + ".record_bytes_max", "must be 1 byte to 64 MiB");
-  if (input.quarantine.empty() == (input.on_bad_record == io::OnBadRecord::kQuarantine))
-    return bad(at + ".quarantine", "and on_bad_record = quarantine belong together");
-  if (!input.quarantine.empty() && (input.quarantine[0] != '/' || has_nul(input.quarantine)))
-    return bad(at + ".quarantine", "must be the absolute path of a file");
-  if (!input.columns.empty() && !io::has_schema(input.format))
-    return bad(at + ".columns", "this format has none");
-  if (input.columns.size() > io::kFieldsMax) return bad(at + ".columns", "more than 65536");
-  std::set<std::string_view> names;
-  for (const io::FieldSpec& column : input.columns) {
-    if (column.name.empty() || !names.insert(column.name).second)
-      return bad(at + ".columns", "a name is empty or used twice: '" + column.name + "'");
-    if (column.width > io::kFieldWidthMax) return bad(at + ".columns", "too wide");
   }
-  return {};
-}
 
-Status check_output(const JobSpec& spec, const OutputSpec& output, const std::string& at) {
-  if (!is_name(output.name))
-    return bad(at + ".name", "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
-  if (output.path.size() < 2 || output.path[0] != '/' || has_nul(output.path))
-    return bad(at + ".path", "must be the absolute path of a folder");
-  for (const RoleSpec& role : spec.roles)
-    if (role.name == output.role) return {};
-  return bad(at + ".role", "there is no role '" + output.role + "'");
-}
+  void job() {
+    if (!spec_.name.empty()) wrong_if("name", check_name(spec_.name));
+    wrong_if("owner", check_label_text(spec_.owner));
+    wrong_if("project", check_label_text(spec_.project));
+    if (spec_.roles.empty()) wrong("role", "a job needs at least one role, like [role.worker]");
+    std::uint64_t tasks = 0;
+    for (const RoleSpec& role : spec_.roles) tasks += role.count_max;
+    if (tasks > limits_.tasks_max)
+      wrong("role",
+            std::to_string(tasks) + " tasks, a job may have " + std::to_string(limits_.tasks_max));
+    if (!spec_.roles.empty() &&
+        std::all_of(spec_.roles.begin(), spec_.roles.end(),
+                    [](const RoleSpec& r) { return r.program == RoleProgram::kShardHost; }))
+      wrong("role", "shard hosts alone do nothing: add a role with a program");
+    env(spec_.submit_env, "submit_env");
+    if (has_nul(spec_.cwd)) wrong("cwd", "holds a NUL byte");
+    for (const auto& [key, time] :
+         {std::pair<const char*, Duration>{"time_limit", spec_.time_limit},
+          {"grace", spec_.grace},
+          {"failure_grace", spec_.failure_grace}})
+      if (time < Duration::zero()) wrong(key, "is negative");
+    if (spec_.restart.restarts_max > limits_.restarts_max)
+      wrong("restart", "max must be at most " + std::to_string(limits_.restarts_max));
+  }
+
+  void env(const EnvList& list, const std::string& field) {
+    if (list.size() > limits_.env_max)
+      return wrong(field, "more than " + std::to_string(limits_.env_max) + " variables");
+    std::vector<std::string_view> names;
+    std::size_t sum = 0;
+    for (const auto& [name, value] : list) {
+      if (auto bad = check_env_name(name)) return wrong(field, std::move(*bad));
+      if (has_nul(value))
+        return wrong(field, "the value of " + in_quotes(name) + " holds a NUL byte");
+      names.push_back(name);
+      sum += name.size() + value.size() + 2;
+    }
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice != names.end()) wrong(field, in_quotes(*twice) + " is set twice");
+    if (sum > limits_.env_bytes_max)
+      wrong(field, "together more than " + bytes(limits_.env_bytes_max));
+  }
+
+  void role(const RoleSpec& role) {
+    wrong_if("", check_role_name(role.name));
+    if (role.count_min < 1)
+      wrong("count", "must be at least 1");
+    else if (role.count_max < role.count_min)
+      wrong("count", "the range " + std::to_string(role.count_min) + " to " +
+                         std::to_string(role.count_max) + " is empty");
+    argv(role);
+    if (has_nul(role.cwd)) wrong("cwd", "holds a NUL byte");
+    if (role.ready == ReadyWhen::kPort && role.resources.ports == 0)
+      wrong("ready", "\"port\" wants a leased port: ports = 1");
+    for (const auto& [name, value] : role.rlimits)
+      if (std::find(kRlimitNames.begin(), kRlimitNames.end(), name) == kRlimitNames.end())
+        wrong("rlimits", in_quotes(name) + " is no limit of a process");
+    if (role.time_limit < Duration::zero()) wrong("time_limit", "is negative");
+    env(role.env, "env");
+    const sched::Resources& need = role.resources;
+    if (need.cpu_milli < 0) wrong("cpus", "is negative");
+    if (need.memory_bytes < 0) wrong("memory", "is negative");
+    if (need.gpus < 0) wrong("gpus", "is negative");
+    if (need.ports < 0 || need.ports > 1024) wrong("ports", "must be 0 to 1024");
+  }
+
+  void argv(const RoleSpec& role) {
+    if (role.program == RoleProgram::kShardHost) {
+      if (!role.argv.empty()) wrong("argv", "dlrun's own shard host takes none");
+      return;
+    }
+    if (role.argv.empty())
+      return wrong("argv", "a program is needed, like argv = [\"python3\", \"train.py\"]");
+    if (role.argv[0].empty()) wrong("argv", "the first element names the program and is empty");
+    std::size_t sum = 0;
+    for (const std::string& argument : role.argv) {
+      if (has_nul(argument)) return wrong("argv", "holds a NUL byte");
+      if (argument.size() >= limits_.arg_bytes_max)
+        return wrong("argv", "an argument of " + bytes(limits_.arg_bytes_max) + " or more");
+      sum += argument.size() + 1;
+    }
+    if (sum > limits_.argv_bytes_max) wrong("argv", "more than " + bytes(limits_.argv_bytes_max));
+  }
+
+  void input(const io::InputSpec& input) {
+    if (auto bad = check_name(input.name)) wrong("", "the name " + *bad);
+    if (input.uris.empty() || std::any_of(input.uris.begin(), input.uris.end(),
+                                          [](const std::string& uri) { return uri.empty(); }))
+      wrong("uris", "a file is needed: uri = \"...\", or uris = [...]");
+    if (input.batch_rows == 0) wrong("batch_rows", "must be at least 1");
+    if (input.split_bytes == 0) wrong("split_bytes", "must be at least 1");
+    if (input.index_base > 1) wrong("index_base", "must be 0 or 1");
+    if (input.record_bytes_max == 0 || input.record_bytes_max > kRecordBytesMost)
+      wrong("record_bytes_max", "must be 1 byte to 64 MiB");
+    if (input.quarantine.empty() == (input.on_bad_record == io::OnBadRecord::kQuarantine))
+      wrong("quarantine",
+            "on_bad_record = \"quarantine\" and quarantine = \"/FILE\" belong together");
+    if (!input.quarantine.empty() && (input.quarantine[0] != '/' || has_nul(input.quarantine)))
+      wrong("quarantine", "must be the absolute path of a file");
+    columns(input);
+  }
+
+  void columns(const io::InputSpec& input) {
+    if (!input.columns.empty() && !io::has_schema(input.format))
+      return wrong("columns", "this format has none");
+    if (input.columns.size() > io::kFieldsMax) return wrong("columns", "more than 65536");
+    std::set<std::string_view> names;
+    for (const io::FieldSpec& column : input.columns) {
+      if (column.name.empty()) return wrong("columns", "a name is empty");
+      if (!names.insert(column.name).second)
+        return wrong("columns", "two columns are named " + in_quotes(column.name));
+      if (column.width > io::kFieldWidthMax)
+        return wrong("columns", in_quotes(column.name) + " is too wide");
+    }
+  }
+
+  void output(const OutputSpec& output) {
+    if (auto bad = check_name(output.name)) wrong("", "the name " + *bad);
+    if (output.path.size() < 2 || output.path[0] != '/' || has_nul(output.path))
+      wrong("path", "must be the absolute path of a folder");
+    if (std::none_of(spec_.roles.begin(), spec_.roles.end(),
+                     [&](const RoleSpec& role) { return role.name == output.role; }))
+      wrong("role", "there is no role " + in_quotes(output.role));
+  }
+
+  /// Depth-first over `after`: names that no role has, and the first circle.
+  void order() {
+    std::map<std::string_view, std::size_t> index;
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i) index.emplace(spec_.roles[i].name, i);
+    std::vector<std::size_t> path;
+    std::vector<char> mark(spec_.roles.size(), 0);  // 1 = on the path, 2 = done
+    const std::function<bool(std::size_t)> visit = [&](std::size_t i) {
+      mark[i] = 1;
+      path.push_back(i);
+      for (const std::string& name : spec_.roles[i].after) {
+        const auto next = index.find(name);
+        if (next == index.end() || mark[next->second] == 2) continue;
+        if (mark[next->second] == 0) {
+          if (!visit(next->second)) return false;
+          continue;
+        }
+        std::string circle;
+        for (auto at = std::find(path.begin(), path.end(), next->second); at != path.end(); ++at)
+          circle += spec_.roles[*at].name + ", ";
+        index_ = i;
+        wrong("after", "goes in a circle: " + circle + name);
+        return false;
+      }
+      mark[i] = 2;
+      path.pop_back();
+      return true;
+    };
+    part_ = Part::kRole;
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i)
+      for (const std::string& name : spec_.roles[i].after) {
+        index_ = i;
+        if (index.find(name) == index.end()) wrong("after", "there is no role " + in_quotes(name));
+      }
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i)
+      if (mark[i] == 0 && !visit(i)) return;
+  }
+
+  const JobSpec& spec_;
+  const SpecLimits& limits_;
+  Part part_ = Part::kJob;
+  std::size_t index_ = 0;
+  std::vector<SpecProblem> out_;
+};
 
 }  // namespace
 
+std::optional<std::string> check_name(std::string_view name) {
+  if (!name.empty() && name.size() <= 64 && name[0] != '-' && name[0] != '.' &&
+      std::all_of(name.begin(), name.end(), [](unsigned char c) {
+        return lower_or_digit(c) || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' || c == '-';
+      }))
+    return std::nullopt;
+  return kNameRule + in_quotes(name);
+}
+
+std::optional<std::string> check_env_name(std::string_view name) {
+  if (name.empty()) return "the name of a variable is empty";
+  if (name.find('=') != std::string_view::npos)
+    return "the variable name " + in_quotes(name) + " holds '='";
+  if (has_nul(name)) return "the variable name " + in_quotes(name) + " holds a NUL byte";
+  if (!is_utf8(name)) return "the variable name " + in_quotes(name) + " is not UTF-8";
+  return std::nullopt;
+}
+
+std::optional<std::string> check_label_text(std::string_view text) {
+  if (text.size() > 256) return "is longer than 256 bytes";
+  if (!is_utf8(text)) return "is not UTF-8";
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }))
+    return "holds a control character: " + in_quotes(text);
+  return std::nullopt;
+}
+
+std::vector<SpecProblem> problems_of(const JobSpec& spec, const SpecLimits& limits) {
+  return Check(spec, limits).run();
+}
+
+std::string to_string(const SpecProblem& problem, const JobSpec& spec) {
+  std::string out;
+  if (problem.part == Part::kRole) out = "role " + in_quotes(spec.roles[problem.index].name) + ": ";
+  if (problem.part == Part::kInput)
+    out = "input " + in_quotes(spec.inputs[problem.index].name) + ": ";
+  if (problem.part == Part::kOutput)
+    out = "output " + in_quotes(spec.outputs[problem.index].name) + ": ";
+  return out + (problem.field.empty() ? "" : problem.field + ": ") + problem.text;
+}
+
 Status validate(const JobSpec& spec, const SpecLimits& limits) {
-  if (!is_name(spec.name))
-    return bad("name", "'" + spec.name.substr(0, 64) +
-                           "' must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.'");
-  if (spec.owner.empty()) return bad("owner", "is empty");
-  if (spec.project.empty()) return bad("project", "is empty");
-  if (spec.roles.empty()) return bad("roles", "a job needs at least one role");
-  if (spec.roles.size() > limits.roles_max)
-    return bad("roles", "more than " + std::to_string(limits.roles_max));
-  std::set<std::string> names;
-  std::uint64_t tasks = 0;
-  bool any_process = false;
-  for (std::size_t i = 0; i < spec.roles.size(); ++i) {
-    const std::string at = "roles[" + std::to_string(i) + "]";
-    DLRUN_TRY(check_role(spec.roles[i], at, limits));
-    if (!names.insert(spec.roles[i].name).second)
-      return bad(at + ".name", "'" + spec.roles[i].name + "' is used twice");
-    tasks += spec.roles[i].count_max;
-    any_process = any_process || spec.roles[i].program == RoleProgram::kProcess;
-  }
-  if (tasks > limits.tasks_max)
-    return bad("roles",
-               std::to_string(tasks) + " tasks are more than " + std::to_string(limits.tasks_max));
-  if (!any_process) return bad("roles", "shard hosts alone do nothing: add a process role");
-  DLRUN_TRY(check_after(spec));
-  if (spec.inputs.size() > limits.inputs_max)
-    return bad("inputs", "more than " + std::to_string(limits.inputs_max));
-  if (spec.outputs.size() > limits.outputs_max)
-    return bad("outputs", "more than " + std::to_string(limits.outputs_max));
-  std::set<std::string> outputs, paths;
-  for (std::size_t i = 0; i < spec.outputs.size(); ++i) {
-    const std::string at = "outputs[" + std::to_string(i) + "]";
-    DLRUN_TRY(check_output(spec, spec.outputs[i], at));
-    if (!outputs.insert(spec.outputs[i].name).second)
-      return bad(at + ".name", "'" + spec.outputs[i].name + "' is used twice");
-    if (!paths.insert(spec.outputs[i].path).second)
-      return bad(at + ".path", "'" + spec.outputs[i].path + "' is used twice");
-  }
-  std::set<std::string> inputs;
-  for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
-    const std::string at = "inputs[" + std::to_string(i) + "]";
-    DLRUN_TRY(check_input(spec.inputs[i], at));
-    if (!inputs.insert(spec.inputs[i].name).second)
-      return bad(at + ".name", "'" + spec.inputs[i].name + "' is used twice");
-  }
-  DLRUN_TRY(check_env(spec.submit_env, "submit_env", limits));
-  if (spec.time_limit < Duration::zero()) return bad("time_limit", "is negative");
-  if (spec.grace < Duration::zero()) return bad("grace", "is negative");
-  if (spec.failure_grace < Duration::zero()) return bad("failure_grace", "is negative");
-  if (spec.restart.restarts_max > limits.restarts_max)
-    return bad("restart.restarts_max", "must be at most " + std::to_string(limits.restarts_max));
-  return {};
+  for (const auto& [key, text] : {std::pair<const char*, const std::string&>{"name", spec.name},
+                                  {"owner", spec.owner},
+                                  {"project", spec.project}})
+    if (text.empty())
+      return fail(Errc::kInvalidArgument, std::string(key) +
+                                              ": a job sent to REST needs one (dlrun's command "
+                                              "line fills it in where a job file has none)");
+  const std::vector<SpecProblem> problems = problems_of(spec, limits);
+  if (problems.empty()) return {};
+  return fail(Errc::kInvalidArgument, to_string(problems[0], spec));
 }
 
 }  // namespace dlrun::cluster

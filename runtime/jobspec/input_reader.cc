@@ -1,0 +1,225 @@
+// What a job file says of an input. See job_reader.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "io/core/column_text.h"
+#include "runtime/jobspec/job_reader.h"
+#include "runtime/jobspec/units.h"
+#include "runtime/jobspec/words.h"
+
+namespace dlrun::jobspec {
+namespace {
+
+constexpr std::array<std::string_view, 11> kFormats = {
+    "libsvm",    "libffm",   "csv", "tsv", "jsonl", "tfrecord",
+    "tfexample", "recordio", "npy", "idx", "tokens"};
+constexpr std::uint64_t kRecordBytesMost = 64u << 20;
+
+io::Format format_of(std::string_view word, bool columns) {
+  if (word == "libffm") return io::Format::kLibffm;
+  if (word == "csv" || word == "tsv") return columns ? io::Format::kTable : io::Format::kCsv;
+  if (word == "jsonl") return io::Format::kJsonLines;
+  if (word == "tfrecord") return io::Format::kTfRecord;
+  if (word == "tfexample") return io::Format::kTfExample;
+  if (word == "recordio") return io::Format::kRecordIo;
+  if (word == "npy") return io::Format::kNpy;
+  if (word == "idx") return io::Format::kIdx;
+  if (word == "tokens") return io::Format::kTokens;
+  return io::Format::kLibsvm;
+}
+
+}  // namespace
+
+/// What the names of the files tell when `format` is not given: a guess of libsvm would fail at the
+/// first line of anything else, long after the submit.
+std::string JobReader::format_of_names(const io::InputSpec& input, Mark at) {
+  std::string_view format;
+  for (const std::string& uri : input.uris) {
+    const std::string_view one = format_of_name(uri);
+    const std::string_view shown = std::string_view(uri).substr(0, 200);
+    if (one.empty() || (!format.empty() && one != format)) {
+      problem(at, fmt::format("input '{}': {} its format; add format = one of {}", input.name,
+                              one.empty() ? fmt::format("the name '{}' does not tell", shown)
+                                          : fmt::format("'{}' differs from the first in", shown),
+                              fmt::join(kFormats, ", ")));
+      return {};
+    }
+    format = one;
+  }
+  return std::string(format);
+}
+
+void JobReader::input(const Node::Member& member) {
+  const std::string where = fmt::format("[input.{}]", member.key);
+  io::InputSpec input;
+  input.name = member.key;
+  const PartId part{Part::kInput, spec_.inputs.size()};
+  place(part, "").at = member.at;
+  bool delimiter = false;
+  std::optional<Mark> columns, of_csv, of_tokens;  ///< where a key that suits few formats stands
+  std::string format;
+  constexpr auto kU64Max = std::numeric_limits<std::uint64_t>::max();
+  constexpr auto kI32Max = std::numeric_limits<std::int32_t>::max();
+  table(member.value, where,
+        {
+            {"uri", [&](const Node& n) { input.uris.insert(input.uris.begin(), bytes(n, "uri")); }},
+            {"uris",
+             [&](const Node& n) {
+               for (auto& uri : bytes_list(n, "uris")) input.uris.push_back(std::move(uri));
+             }},
+            {"format",
+             [&](const Node& n) {
+               format = kFormats[choice(n, "format", {kFormats.begin(), kFormats.end()})];
+             }},
+            {"index_base",
+             [&](const Node& n) {
+               input.index_base = integer<std::uint32_t>(n, "index_base", 0, 1);
+             }},
+            {"delimiter",
+             [&](const Node& n) {
+               const std::string value = text(n, "delimiter");
+               delimiter = true;
+               if (value == "tab")
+                 input.delimiter = '\t';
+               else if (value.size() == 1 && value[0] != '\n' && value[0] != '\0')
+                 input.delimiter = value[0];
+               else
+                 problem(n.at, "delimiter must be one character, or \"tab\"");
+             }},
+            {"header", [&](const Node& n) { input.header = boolean(n, "header"); }},
+            {"label_column",
+             [&](const Node& n) {
+               input.label_column = integer<std::int32_t>(n, "label_column", -1, 1'000'000);
+             }},
+            {"batch_rows",
+             [&](const Node& n) {
+               input.batch_rows = integer<std::uint32_t>(n, "batch_rows", 1, 1u << 20);
+             }},
+            {"passes",
+             [&](const Node& n) {
+               input.passes = integer<std::uint32_t>(n, "passes", 0, 1'000'000'000);
+             }},
+            {"shuffle", [&](const Node& n) { input.shuffle = boolean(n, "shuffle"); }},
+            {"seed",
+             [&](const Node& n) { input.seed = integer<std::uint64_t>(n, "seed", 0, kU64Max); }},
+            {"split_bytes",
+             [&](const Node& n) {
+               const std::int64_t value = size(n, "split_bytes");
+               if (value < 1) return problem(n.at, "split_bytes must be at least 1");
+               input.split_bytes = static_cast<std::uint64_t>(value);
+             }},
+            {"on_bad_record",
+             [&](const Node& n) {
+               input.on_bad_record = static_cast<io::OnBadRecord>(
+                   choice(n, "on_bad_record", {"fail", "skip", "quarantine"}));
+             }},
+            {"bad_records_max",
+             [&](const Node& n) {
+               input.bad_records_max = integer<std::uint64_t>(n, "bad_records_max", 0, kU64Max);
+             }},
+            {"quarantine", [&](const Node& n) { input.quarantine = bytes(n, "quarantine"); }},
+            {"record_bytes_max",
+             [&](const Node& n) {
+               const std::int64_t value = size(n, "record_bytes_max");
+               if (value < 1 || static_cast<std::uint64_t>(value) > kRecordBytesMost)
+                 return problem(n.at, "record_bytes_max must be 1 byte to 64MiB");
+               input.record_bytes_max = static_cast<std::uint64_t>(value);
+             }},
+            {"columns",
+             [&](const Node& n) {
+               columns = n.at;
+               read_columns(n, input);
+             }},
+            {"missing",
+             [&](const Node& n) {
+               of_csv = n.at;
+               input.missing = bytes_list(n, "missing");
+             }},
+            {"newlines_in_quotes",
+             [&](const Node& n) {
+               of_csv = n.at;
+               input.newlines_in_quotes = boolean(n, "newlines_in_quotes");
+             }},
+            {"token_type",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.type = static_cast<io::TokenOptions::Type>(
+                   choice(n, "token_type", {"u16", "u32", "i32"}));
+             }},
+            {"sequence_length",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.sequence_length =
+                   integer<std::uint64_t>(n, "sequence_length", 0, io::kFieldWidthMax);
+             }},
+            {"tail",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.tail =
+                   static_cast<io::TokenOptions::Tail>(choice(n, "tail", {"drop", "pad", "fail"}));
+             }},
+            {"separator",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.separator = integer<std::int32_t>(n, "separator", 0, kI32Max);
+             }},
+            {"padding",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.padding = integer<std::int32_t>(n, "padding", 0, kI32Max);
+             }},
+            {"vocabulary",
+             [&](const Node& n) {
+               of_tokens = n.at;
+               input.tokens.vocabulary =
+                   integer<std::uint32_t>(n, "vocabulary", 1, static_cast<std::uint32_t>(kI32Max));
+             }},
+        },
+        part);
+  if (told(part, "uri")) place(part, "uris").bad = true;
+  const bool named =
+      !input.uris.empty() && !told(part, "uris") &&
+      std::none_of(input.uris.begin(), input.uris.end(), [](const auto& u) { return u.empty(); });
+  if (named && format.empty() && !told(part, "format")) format = format_of_names(input, member.at);
+  input.format = format_of(format, columns.has_value());
+  const auto unfit = [&](std::string_view field, Mark at, std::string text) {
+    problem(at, fmt::format("input '{}': {}", input.name, text));
+    place(part, field).bad = true;
+  };
+  if (columns && !io::has_schema(input.format))
+    unfit("columns", *columns, "columns belongs to csv, tsv, jsonl and tfexample");
+  if (of_csv && input.format != io::Format::kTable)
+    unfit("missing", *of_csv, "missing and newlines_in_quotes belong to csv and tsv with columns");
+  if (of_tokens && input.format != io::Format::kTokens)
+    unfit("token_type", *of_tokens, "this key belongs to format = \"tokens\"");
+  if (format == "tsv" && !delimiter) input.delimiter = '\t';
+  spec_.inputs.push_back(std::move(input));
+}
+
+/// ["price: float32", ...] or "infer".
+void JobReader::read_columns(const Node& node, io::InputSpec& input) {
+  if (node.kind == Node::Kind::kString) {
+    if (text(node, "columns") != "infer")
+      problem(node.at, "columns must be a list, as in [\"price: float32\"], or \"infer\"");
+    return;
+  }
+  if (!want(node, Node::Kind::kList, "columns") || !at_most(node, io::kFieldsMax, "columns"))
+    return;
+  if (node.items.empty()) problem(node.at, "columns names none; \"infer\" leaves it to the data");
+  for (const Node& item : node.items) {
+    auto field = io::read_column(text(item, "a column"));
+    if (!field) {
+      problem(item.at, field.error().context);
+      continue;
+    }
+    const auto same = [&](const io::FieldSpec& other) { return other.name == field->name; };
+    if (std::any_of(input.columns.begin(), input.columns.end(), same))
+      problem(item.at, fmt::format("two columns are named '{}'", field->name));
+    input.columns.push_back(std::move(*field));
+  }
+}
+
+}  // namespace dlrun::jobspec
