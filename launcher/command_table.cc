@@ -2,17 +2,29 @@
 // view_commands.cc, machine_commands.cc, operator_commands.cc.
 #include "launcher/command_table.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 namespace dlrun::launcher {
 namespace {
+
+/// An empty name would be another question: GET /api/v1/jobs/ is the list of jobs.
+CLI::Option* named(CLI::Option* option, const char* like) {
+  return option->check(CLI::Validator(
+      [like](const std::string& text) {
+        return text.empty() ? fmt::format("'' is no name (like {})", like) : std::string();
+      },
+      ""));
+}
 
 void run_flags(CLI::App& app, Line& line) {
   RunFlags& f = line.run;
   app.add_option("-n,--workers", f.workers, "workers: a count, or a range like 1..4")
       ->type_name("N");
   app.add_option("--ps", f.shards, "parameter shards, ready before the workers start")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::Range(0, 65536));
   app.add_option(
          "--input", f.inputs,
          "an input: name=PATH[,format=libsvm|csv|jsonl|...,column=NAME:TYPE,batch_rows=..,...]; "
@@ -42,7 +54,8 @@ void run_flags(CLI::App& app, Line& line) {
   app.add_option("--label", f.labels, "only nodes with this label: K=V; several times")
       ->type_name("K=V");
   app.add_option("--restarts", f.restarts, "start the gang again up to N times when a node is lost")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000));
   app.add_option("--cwd", f.cwd, "working directory (this one)")->type_name("DIR");
   app.add_flag("--shell", f.shell, "run the words after -- as one line of /bin/sh");
   app.add_option("file", f.file, "a job file (.toml, .yaml, .json) instead of -- PROGRAM");
@@ -50,11 +63,13 @@ void run_flags(CLI::App& app, Line& line) {
 }
 
 void jobs_and_reason(CLI::App& app, Line& line) {
-  app.add_option("job", line.jobs, "j12 j13 ...")->required();
+  named(app.add_option("job", line.jobs, "j12 j13 ..."), "j12")->required();
   app.add_option("--reason", line.reason, "shown with the job");
 }
 
-void one_job(CLI::App& app, Line& line) { app.add_option("job", line.job, "j12")->required(); }
+void one_job(CLI::App& app, Line& line) {
+  named(app.add_option("job", line.job, "j12"), "j12")->required();
+}
 
 void no_flags(CLI::App&, Line&) {}
 
@@ -104,7 +119,8 @@ constexpr Command kCommands[] = {
     {.name = "status",
      .text = "the cluster in a line, or a job in a line",
      .footer = "\nExamples:\n  dlrun status\n  dlrun status j12\n",
-     .flags = [](CLI::App& app, Line& line) { app.add_option("job", line.job, "j12"); },
+     .flags = [](CLI::App& app,
+                 Line& line) { named(app.add_option("job", line.job, "j12"), "j12"); },
      .run = [](Commands& c, Line& line) { return c.status(line.job); }},
     {.name = "logs",
      .text = "output of a job",
@@ -114,7 +130,7 @@ constexpr Command kCommands[] = {
                "--rank 3 --stderr\n  dlrun logs j12 --tail 4096\n",
      .flags =
          [](CLI::App& app, Line& line) {
-           app.add_option("job", line.logs.job, "j12")->required();
+           named(app.add_option("job", line.logs.job, "j12"), "j12")->required();
            app.add_flag("-f,--follow", line.logs.follow, "live, until the job is over");
            app.add_option("--role", line.logs.role, "only this role");
            app.add_option("--rank", line.logs.rank, "only this rank")->check(CLI::Range(0, 65535));
@@ -147,8 +163,10 @@ constexpr Command kCommands[] = {
     {.name = "release",
      .text = "queue held jobs again",
      .footer = "\nExample:\n  dlrun release j12 j13\n",
-     .flags = [](CLI::App& app,
-                 Line& line) { app.add_option("job", line.jobs, "j12 j13 ...")->required(); },
+     .flags =
+         [](CLI::App& app, Line& line) {
+           named(app.add_option("job", line.jobs, "j12 j13 ..."), "j12")->required();
+         },
      .run = [](Commands& c,
                Line& line) { return c.order(line.jobs, "release", "", false, "is released"); }},
     {.name = "requeue",
@@ -186,8 +204,9 @@ constexpr Command kCommands[] = {
      .flags =
          [](CLI::App& app, Line& line) {
            app.add_flag("-f,--follow", line.events.follow, "live");
-           app.add_option("--job", line.events.job, "only of this job");
-           app.add_option("--after", line.events.after, "only after this sequence number");
+           named(app.add_option("--job", line.events.job, "only of this job"), "j12");
+           app.add_option("--after", line.events.after, "only after this sequence number")
+               ->check(CLI::NonNegativeNumber);
          },
      .run = [](Commands& c, Line& line) { return c.events(line.events); }},
     {.name = "why",
@@ -254,8 +273,10 @@ constexpr Command kCommands[] = {
     {.name = "revoke",
      .text = "put a node out of the cluster: its certificates count no more",
      .footer = "\nExample:\n  dlrun revoke node-7\n",
-     .flags = [](CLI::App& app,
-                 Line& line) { app.add_option("node", line.node, "name of the node")->required(); },
+     .flags =
+         [](CLI::App& app, Line& line) {
+           named(app.add_option("node", line.node, "name of the node"), "node-1")->required();
+         },
      .run = [](Commands& c, Line& line) { return c.revoke(line.node); }},
     {.name = "version",
      .text = "the version",

@@ -20,10 +20,7 @@ Result<std::unique_ptr<Commands::Cluster>> Commands::Cluster::open(
   const auto configured = read_cluster_info(world.home);
   if (!configured && configured.error().code != Errc::kNotFound)
     return tl::unexpected(configured.error());
-  if (configured && standing_is_stale(world))
-    return fail(Errc::kUnavailable,
-                "the local cluster that dlrun up started is gone; dlrun down cleans up, dlrun up "
-                "starts it again");
+  if (configured && standing_is_stale(world)) DLRUN_TRY(standing_stands(world));
   if (!configured) {
     if (nodes == 0 && ::access(coordinator_folder(world).c_str(), F_OK) != 0)
       return fail(Errc::kNotFound, fmt::format("no cluster: {}/cluster.json does not exist, and "
@@ -31,12 +28,19 @@ Result<std::unique_ptr<Commands::Cluster>> Commands::Cluster::open(
                                                world.home));
     if (nodes > 0)
       say("no cluster is configured: bringing up one on this machine for the length of the job");
-    DLRUN_ASSIGN(out->embedded_,
-                 EmbeddedCluster::start(
-                     world, {.nodes = nodes, .cpu_milli = cpu_milli, .memory_bytes = memory}));
+    auto embedded = EmbeddedCluster::start(
+        world, {.nodes = nodes, .cpu_milli = cpu_milli, .memory_bytes = memory});
+    if (!embedded && embedded.error().code == Errc::kAlreadyExists)
+      return open(world, nodes, cpu_milli, memory, say);
+    if (!embedded) return tl::unexpected(embedded.error());
+    out->embedded_ = std::move(*embedded);
     folder = coordinator_folder(world);
   }
-  out->client_ = std::make_unique<RestClient>([folder] { return read_cluster_info(folder); });
+  out->client_ = std::make_unique<RestClient>([folder] { return read_cluster_info(folder); },
+                                              [&world, embedded = out->embedded_.get()] {
+                                                return embedded != nullptr ? embedded->stands()
+                                                                           : standing_stands(world);
+                                              });
   return out;
 }
 

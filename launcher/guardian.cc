@@ -49,11 +49,12 @@ class Guardian {
     auto self = mark_of(::getpid());
     if (!self || signals_ < 0) return kInternal;
     self_ = *self;
+    say(kGuardianBegins);
     save(false, "");
     Status started = watch_users();
     if (started) started = start();
     if (!started) {
-      std::fprintf(stderr, "dlrun: %s\n", started.error().context.c_str());
+      say(started.error().context);
       end_daemons();
       save(true, started.error().context);
       return kUnreachable;
@@ -73,6 +74,11 @@ class Guardian {
   }
 
  private:
+  void say(std::string_view text) const {
+    const std::string line = fmt::format("{}{}\n", kGuardianSays, text);
+    std::fputs(line.c_str(), stderr);
+  }
+
   void save(bool stopping, const std::string& error) {
     json daemons = json::array();
     for (const auto& d : daemons_) daemons.push_back({{"pid", d.pid}, {"start", d.start_ticks}});
@@ -83,7 +89,7 @@ class Guardian {
             write_file(folder_ + "/guardian.json",
                        out.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
         !saved)
-      std::fprintf(stderr, "dlrun: %s\n", saved.error().context.c_str());
+      say(saved.error().context);
   }
 
   Status daemon(const std::string& name, std::vector<std::string> argv) {
@@ -175,21 +181,36 @@ class Guardian {
     for (;;) {
       pollfd fds[2] = {{signals_, POLLIN, 0}, {left_[0], POLLIN, 0}};
       if (::poll(fds, 2, -1) < 0 && errno != EINTR) {
-        std::perror("dlrun: poll; the local cluster ends");
+        say(fail_errno("poll; the local cluster ends").value().context);
         return true;
       }
-      if (fds[1].revents & POLLIN) return true;
+      if (fds[1].revents & POLLIN) {
+        say("its last user has left");
+        return true;
+      }
       signalfd_siginfo signal{};
       while (::read(signals_, &signal, sizeof signal) == sizeof signal) {
-        if (signal.ssi_signo != SIGCHLD) return true;
-        while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+        if (signal.ssi_signo != SIGCHLD) {
+          say("it was asked to end");
+          return true;
         }
-        if (!alive(daemons_[0])) {
-          std::fprintf(stderr, "dlrun: the coordinator ended: %s\n",
-                       tail_of(folder_ + "/coordinator.log", 1500).c_str());
-          return false;
-        }
+        int status = 0;
+        for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) say_end(pid, status);
+        if (!alive(daemons_[0])) return false;
       }
+    }
+  }
+
+  /// An agent's end is no reason to end: its node is lost, its tasks run on.
+  void say_end(pid_t pid, int status) const {
+    for (std::size_t i = 0; i < daemons_.size(); ++i) {
+      if (daemons_[i].pid != pid) continue;
+      const std::string file = i == 0 ? "coordinator" : fmt::format("node-{}", i - 1);
+      std::fprintf(stderr, "%s\n", tail_of(fmt::format("{}/{}.log", folder_, file), 1500).c_str());
+      say(fmt::format("{} {}", i == 0 ? "the coordinator" : "the agent of " + file,
+                      WIFSIGNALED(status)
+                          ? fmt::format("was killed by signal {}", WTERMSIG(status))
+                          : fmt::format("ended with code {}", WEXITSTATUS(status))));
     }
   }
 
@@ -228,7 +249,7 @@ class Guardian {
   /// Tasks of agents that were gone before us.
   void end_left() {
     if (const Status ended = end_left_tasks(folder_, kLeftGrace, kLeftLimit); !ended)
-      std::fprintf(stderr, "dlrun: %s\n", ended.error().context.c_str());
+      say(ended.error().context);
   }
 
   const World& world_;

@@ -57,6 +57,23 @@ std::optional<GuardianState> read_state(const std::string& folder) {
   return out;
 }
 
+/// " (the coordinator was killed by signal 9)": what its guardian said last.
+std::string last_words(const std::string& folder) {
+  const std::string log = tail_of(folder + "/guardian.log", 4000);
+  const auto at = log.rfind(kGuardianSays);
+  if (at == std::string::npos) return " (see " + folder + "/guardian.log)";
+  std::string words = log.substr(at + kGuardianSays.size());
+  words.resize(std::min(words.find('\n'), words.size()));
+  return words == kGuardianBegins ? " (its guardian was killed)" : " (" + words + ")";
+}
+
+/// Whether <home>/cluster.json is of a local cluster.
+bool names_local(const World& world) {
+  const auto text = read_file(world.home + "/cluster.json");
+  const json info = text ? json::parse(*text, nullptr, false) : json();
+  return info.is_object() && info.contains("local");
+}
+
 /// After a guardian that did not end by itself: what it left, unless another is in its place.
 void clean_up_after(const std::string& folder, const ProcessMark& guardian) {
   auto starting = FileLock::open(folder + "/start.lock");
@@ -102,8 +119,7 @@ Status wait_ready(const World& world, const std::string& folder, const ProcessMa
     if (!alive(guardian)) {
       const auto last = read_state(folder);
       if (last && !last->error.empty()) return fail(Errc::kUnavailable, last->error);
-      return fail(Errc::kUnavailable,
-                  "the local cluster did not start: " + tail_of(folder + "/guardian.log", 2000));
+      return fail(Errc::kUnavailable, "the local cluster did not start" + last_words(folder));
     }
     if (late())
       return fail(Errc::kDeadlineExceeded,
@@ -130,8 +146,7 @@ Status wait_ready(const World& world, const std::string& folder, const ProcessMa
                                 tail_of(fmt::format("{}/{}.log", folder, name), 1500)));
       }
     if (!alive(guardian))
-      return fail(Errc::kUnavailable,
-                  "the local cluster ended: " + tail_of(folder + "/guardian.log", 2000));
+      return fail(Errc::kUnavailable, "the local cluster ended" + last_words(folder));
     if (late()) {
       std::string logs = tail_of(folder + "/node-0.log", 1000);
       return fail(Errc::kDeadlineExceeded, fmt::format("{} of {} local nodes are up{}{}", up, nodes,
@@ -179,6 +194,8 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::start(const World& wor
       return fail(Errc::kUnavailable, "another dlrun is bringing up a local cluster for too long");
     const auto state = read_state(folder);
     const bool running = state && alive(state->guardian) && !state->stopping;
+    if (running && state->standing && names_local(world))
+      return fail(Errc::kAlreadyExists, "dlrun up has brought up a local cluster meanwhile");
     if (running && state->standing)
       return fail(
           Errc::kFailedPrecondition,
@@ -255,11 +272,24 @@ Status start_standing(const World& world, const LocalOptions& options) {
   return write_file(world.home + "/cluster.json", info.dump(1) + "\n");
 }
 
+Status EmbeddedCluster::stands() const {
+  const auto state = read_state(folder_);
+  if (alive(guardian_) && !(state && state->guardian.pid == guardian_.pid && state->stopping))
+    return {};
+  return fail(Errc::kUnavailable,
+              "the local cluster of this command has ended" + last_words(folder_));
+}
+
+Status standing_stands(const World& world) {
+  const auto state = read_state(local_folder(world));
+  if (!names_local(world) || (state && alive(state->guardian) && !state->stopping)) return {};
+  return fail(Errc::kUnavailable, "the local cluster that dlrun up started is gone" +
+                                      last_words(local_folder(world)) +
+                                      "; dlrun down cleans up, dlrun up starts it again");
+}
+
 bool standing_is_stale(const World& world) {
-  const auto text = read_file(world.home + "/cluster.json");
-  if (!text) return false;
-  const json info = json::parse(*text, nullptr, false);
-  if (!info.is_object() || !info.contains("local")) return false;
+  if (!names_local(world)) return false;
   const auto state = read_state(local_folder(world));
   return !state || !alive(state->guardian);
 }

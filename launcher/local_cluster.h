@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/process.h"
@@ -25,6 +26,10 @@
 #include "launcher/world.h"
 
 namespace dlrun::launcher {
+
+/// How each line of the guardian's own begins in guardian.log, and its first.
+inline constexpr std::string_view kGuardianSays = "dlrun guardian: ";
+inline constexpr std::string_view kGuardianBegins = "begins";
 
 struct LocalOptions {
   std::uint32_t nodes = 1;
@@ -46,12 +51,14 @@ std::pair<std::uint16_t, std::uint16_t> port_range(const std::string& folder, st
 class EmbeddedCluster {
  public:
   /// Joins the one that another command brought up, or brings one up; returns when `nodes` agents
-  /// are in.
+  /// are in. kAlreadyExists: there is a standing one by now.
   static Result<std::unique_ptr<EmbeddedCluster>> start(const World& world,
                                                         const LocalOptions& options);
   /// Leaves; when nobody else uses it, waits until its processes are gone.
   ~EmbeddedCluster();
   bool brought_up() const { return brought_up_; }
+  /// kUnavailable when it has ended, though we use it: the coordinator or the guardian was killed.
+  Status stands() const;
 
  private:
   EmbeddedCluster(FileLock users, ProcessMark guardian, std::string folder, bool brought_up);
@@ -67,6 +74,8 @@ Status start_standing(const World& world, const LocalOptions& options);
 Status stop_standing(const World& world);
 /// Whether <home>/cluster.json is of a standing local cluster whose guardian is gone.
 bool standing_is_stale(const World& world);
+/// kUnavailable when that is so, or about to be.
+Status standing_stands(const World& world);
 /// "dlrun agent --join ..." for other machines, from the coordinator's cluster.json; "" when it has
 /// none.
 std::string join_line(const World& world);

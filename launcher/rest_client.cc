@@ -84,6 +84,7 @@ std::size_t on_stream_bytes(char* bytes, std::size_t, std::size_t n, void* user)
 
 struct RestClient::Impl {
   std::function<Result<ClusterInfo>()> locate;
+  std::function<Status()> stands = [] { return Status(); };
   Result<ClusterInfo> info = fail(Errc::kUnavailable, "not looked for yet");
   CURL* easy = nullptr;
   CURLM* multi = nullptr;
@@ -136,9 +137,10 @@ struct RestClient::Impl {
   }
 };
 
-RestClient::RestClient(std::function<Result<ClusterInfo>()> locate)
+RestClient::RestClient(std::function<Result<ClusterInfo>()> locate, std::function<Status()> stands)
     : impl_(std::make_unique<Impl>()) {
   impl_->locate = std::move(locate);
+  if (stands) impl_->stands = std::move(stands);
   impl_->multi = curl_multi_init();
 }
 
@@ -189,6 +191,7 @@ Result<std::string> RestClient::call(const Call& call) {
                fmt::format("the cluster at {} does not answer: {}", impl_->info->rest,
                            curl_easy_strerror(code))};
       impl_->info = fail(error.code, error.context);
+      DLRUN_TRY(impl_->stands());
     }
     if (!repeatable || SteadyClock::now() + backoff > until) return tl::unexpected(error);
     std::this_thread::sleep_for(backoff);
@@ -230,7 +233,10 @@ Result<bool> RestClient::pump(Duration wait, int extra_fd) {
       Error error = problem_error(status, followed->error_body);
       if (status != 503 && status != 504) return tl::unexpected(error);
     }
-    if (code != CURLE_OK) impl_->info = fail(Errc::kUnavailable, curl_easy_strerror(code));
+    if (code != CURLE_OK) {
+      impl_->info = fail(Errc::kUnavailable, curl_easy_strerror(code));
+      DLRUN_TRY(impl_->stands());
+    }
     if (SteadyClock::now() - followed->alive_at > kGiveUp)
       return fail(Errc::kUnavailable,
                   fmt::format("the cluster has not answered for {} s: {}",
@@ -248,6 +254,7 @@ Result<bool> RestClient::pump(Duration wait, int extra_fd) {
     if (now >= followed->retry_at) {
       impl_->open(*followed);
       changed = true;
+      if (followed->easy == nullptr) DLRUN_TRY(impl_->stands());
       if (followed->easy == nullptr && now - followed->alive_at > kGiveUp)
         return tl::unexpected(impl_->info.error());
     } else {

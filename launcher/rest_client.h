@@ -28,8 +28,10 @@ Result<ClusterInfo> read_cluster_info(const std::string& folder);
 class RestClient {
  public:
   /// `locate` is asked again whenever the server cannot be reached: it may have come back
-  /// elsewhere.
-  explicit RestClient(std::function<Result<ClusterInfo>()> locate);
+  /// elsewhere. `stands` is asked then, too: its error says that it never will, and ends calls and
+  /// followed streams at once.
+  explicit RestClient(std::function<Result<ClusterInfo>()> locate,
+                      std::function<Status()> stands = {});
   ~RestClient();
 
   struct Call {
@@ -54,8 +56,8 @@ class RestClient {
   };
   void follow(Stream stream);
   /// Moves the followed streams along, waits at most `wait`, or until `extra_fd` (-1 = none) is
-  /// readable: true then. An error when a stream can never go on: the server refused it, or was
-  /// unreachable for kGiveUp.
+  /// readable: true then. An error when a stream can never go on: the server refused it, does not
+  /// stand any more, or was unreachable for kGiveUp.
   Result<bool> pump(Duration wait, int extra_fd);
   bool idle() const;  ///< no stream is left
   void stop_following();

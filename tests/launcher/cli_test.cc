@@ -293,7 +293,31 @@ TEST_F(Cli, MistypedCommandsAndFlagsAreUsageErrorsWithTheNearestName) {
   EXPECT_THAT(err, HasSubstr("put -- before the program: dlrun run -- python3 train.py"));
   EXPECT_EQ(cli({"run", "--"}), 64);
   EXPECT_EQ(cli({"run", "-n", "0", "--", "x"}), 64);
+  EXPECT_EQ(cli({"run", "--restarts", "-1", "--", "x"}), 64);
+  EXPECT_THAT(err, HasSubstr("--restarts"));
+  EXPECT_THAT(err, HasSubstr("1000")) << "the bounds";
+  EXPECT_EQ(cli({"run", "--ps", "-1", "--", "x"}), 64);
+  EXPECT_THAT(err, HasSubstr("65536"));
+  EXPECT_EQ(cli({"run", "--cpus", "1e9", "--", "x"}), 64);
+  EXPECT_THAT(err, HasSubstr("at most 1000000"));
+  EXPECT_EQ(cli({"run", "--gpus", "1.5", "--", "x"}), 64);
+  EXPECT_THAT(err, HasSubstr("gpus must be a whole number, not '1.5'"));
   EXPECT_EQ(control.submitted().size(), 0u);
+}
+
+TEST_F(Cli, AnEmptyNameIsNoOtherQuestion) {
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"show", ""},
+                                               {"why", ""},
+                                               {"status", ""},
+                                               {"logs", ""},
+                                               {"wait", ""},
+                                               {"kill", "j1", ""},
+                                               {"release", ""},
+                                               {"events", "--job", ""},
+                                               {"revoke", ""}}) {
+    EXPECT_EQ(cli(args), 64) << args[0];
+    EXPECT_THAT(err, HasSubstr("'' is no name")) << args[0];
+  }
 }
 
 TEST_F(Cli, HelpHasExamples) {
@@ -347,6 +371,9 @@ TEST_F(Cli, ABadJobFileIsTold_WithItsPlace) {
   EXPECT_EQ(err, file + ":3:1: unknown key 'cuont' in [role.worker]; did you mean 'count'?\n");
   EXPECT_EQ(cli({"run", file}), 65);
   EXPECT_EQ(cli({"submit", home / "absent.toml"}), 65);
+  write("my job 1.toml", "[role.worker]\nargv = ['x']\n");
+  EXPECT_EQ(cli({"submit", home / "my job 1.toml"}), 0) << err;
+  EXPECT_EQ(control.submitted().back().name, "my-job-1") << "a name that the control plane takes";
   write("good.yaml", "role: {worker: {argv: [x], count: 3}}\n");
   EXPECT_EQ(cli({"check", home / "good.yaml"}), 0);
   EXPECT_THAT(out, HasSubstr("worker x3"));

@@ -198,6 +198,21 @@ TEST_F(LocalCluster, UpStaysAndDownEndsIt) {
   EXPECT_EQ(dlrun({"down"}), 1);
 }
 
+TEST_F(LocalCluster, ARunThatMeetsAnUpUnderWayUsesTheClusterOfTheUp) {
+  fs::create_directories(home / "local");
+  auto users = FileLock::open(home / "local" / "users.lock");
+  ASSERT_TRUE(users && users->lock_within(FileLock::Mode::kExclusive, 20s));
+  const pid_t run = start({"run", "--", "exit", "7"});
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  while (text("err").find("bringing up") == std::string::npos &&
+         std::chrono::steady_clock::now() < until)
+    ::usleep(5000);
+  EXPECT_EQ(dlrun({"up"}), 0);  // meanwhile the run waits for the lock
+  users->unlock();
+  EXPECT_EQ(finish(run), 7);
+  EXPECT_EQ(dlrun({"down"}), 0);
+}
+
 TEST_F(LocalCluster, DownCleansUpAfterAGuardianThatWasKilled) {
   EXPECT_EQ(dlrun({"up"}), 0);
   for (const pid_t pid : ours())
@@ -232,11 +247,16 @@ TEST_F(LocalCluster, DownEndsTheTasksOfAnAgentThatWasKilled) {
 
 TEST_F(LocalCluster, TasksOutliveTheCoordinatorOfAStandingClusterUntilDown) {
   EXPECT_EQ(dlrun({"up"}), 0);
+  const pid_t run = start({"run", "--", "hang"});
+  const auto runs = std::chrono::steady_clock::now() + 30s;
+  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < runs) ::usleep(5000);
   const pid_t task = leave_a_task("j9.worker.0.g1");
   kill_daemon("coordinator");
   const auto until = std::chrono::steady_clock::now() + 20s;
   while (ours().size() > 1 && std::chrono::steady_clock::now() < until) ::usleep(5000);
   EXPECT_EQ(ours().size(), 1u) << "the shim alone: the next up takes its task up again";
+  EXPECT_EQ(finish(run), 69);
+  EXPECT_THAT(text("err"), HasSubstr("gone (the coordinator was killed by signal 9); dlrun down"));
   EXPECT_EQ(dlrun({"down"}), 0);
   expect_ended("j9.worker.0.g1", task);
 }
@@ -249,12 +269,21 @@ TEST_F(LocalCluster, TasksOfAnEmbeddedClusterDoNotOutliveItWhicheverDaemonWasKil
     while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
     const pid_t task = leave_a_task("j9.worker.0.g1");
     kill_daemon(victim);
-    // The coordinator's end is waited for by the run; three times Ctrl-C leaves at once.
-    for (int i = 0; i < 3 && ::waitpid(run, nullptr, WNOHANG) == 0; ++i) {
+    const bool ends_it = std::string_view(victim) != "agent";
+    // The agent of a real cluster comes back or not; three times Ctrl-C leaves at once.
+    for (int i = 0; i < 3 && !ends_it; ++i) {
       ::kill(run, SIGINT);
       ::usleep(200'000);
     }
-    finish(run);
+    const auto began = std::chrono::steady_clock::now();
+    const int code = finish(run);
+    if (ends_it) {
+      EXPECT_EQ(code, 69);
+      EXPECT_LT(std::chrono::steady_clock::now() - began, 30s) << "not when all patience is over";
+      EXPECT_THAT(text("err"), HasSubstr(std::string_view(victim) == "coordinator"
+                                             ? "ended (the coordinator was killed by signal 9)"
+                                             : "ended (its guardian was killed)"));
+    }
     expect_ended("j9.worker.0.g1", task);
     fs::remove_all(home / "local" / "node-0" / "tasks");
     fs::remove(home / "out");
