@@ -195,7 +195,13 @@ class Guardian {
           return true;
         }
         int status = 0;
-        for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) say_end(pid, status);
+        std::optional<int> coordinator;  // said last: it is why the cluster ends
+        for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;)
+          if (pid == daemons_[0].pid)
+            coordinator = status;
+          else
+            say_end(pid, status);
+        if (coordinator) say_end(daemons_[0].pid, *coordinator);
         if (!alive(daemons_[0])) return false;
       }
     }
