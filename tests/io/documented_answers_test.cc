@@ -288,7 +288,7 @@ std::string long_record(const MakeParser& make, std::string head, std::string ta
   for (;;) {
     const auto more = reader.read(table);
     if (!more) return text_of(table) + more.error().context;
-    if (!*more) return text_of(table) + std::to_string(gate.seen()) + " bad";
+    if (!*more) return text_of(table) + std::to_string(policy.seen()) + " bad";
   }
 }
 ANSWER(
