@@ -9,8 +9,8 @@
 ///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports
 ///      their tasks.
 /// Time in which nobody looked counts for nobody: a tick that comes more than a heartbeat after
-/// next_wake() (the process was stopped, its machine paused) extends every lease by what it is late,
-/// and to suspect_after at least.
+/// next_wake() (the process was stopped, its machine paused) extends every lease by what it is
+/// late, and to suspect_after at least.
 /// An incarnation that was replaced never comes back: its late messages are ignored (the last
 /// `retired_max` are remembered).
 /// Threads: single owner.
