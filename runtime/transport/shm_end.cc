@@ -2,9 +2,11 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -15,6 +17,7 @@ namespace dlrun::transport {
 namespace {
 
 constexpr PeerId kListenerId = 0;
+constexpr PeerId kTimerId = 1;
 constexpr Duration kRedial = std::chrono::milliseconds(20);
 constexpr Duration kWelcomeWithin = std::chrono::seconds(1);
 constexpr std::size_t kNameBytesMax = 100;
@@ -155,7 +158,11 @@ Result<std::string> ShmEnd::bind(const std::string& endpoint) {
     if (errno == EADDRINUSE) return fail(Errc::kResourceExhausted, "bind " + real + ": taken");
     return fail_errno("bind " + real);
   }
+  os::Fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!timer) return fail_errno("bind " + real);
+  DLRUN_TRY(watch(timer.get(), kTimerId));
   DLRUN_TRY(watch(fd.get(), kListenerId));
+  timer_ = std::move(timer);
   listener_ = std::move(fd);
   return real;
 }
@@ -200,8 +207,37 @@ void ShmEnd::accept_all() {
     Peer& peer = peers_[id];
     peer.socket = std::move(socket);
     peer.state = State::kGreeting;
-    if (!welcome(peer)) drop(peers_.find(id));  // its hello is often there already
+    peer.tried = clock_.now();
+    if (!welcome(peer)) {  // its hello is often there already
+      drop(peers_.find(id));
+    } else if (peer.state == State::kGreeting && !timer_runs_) {
+      wake_in(kHelloWithin);
+    }
   }
+}
+
+void ShmEnd::wake_in(Duration time) {
+  itimerspec when{};
+  when.it_value.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(time).count();
+  when.it_value.tv_nsec = (time % std::chrono::seconds(1)).count();
+  timer_runs_ = ::timerfd_settime(timer_.get(), 0, &when, nullptr) == 0;
+}
+
+/// Who connected and said nothing holds a descriptor and a place among kLinksMax.
+void ShmEnd::drop_silent() {
+  std::uint64_t times;
+  (void)!::read(timer_.get(), &times, sizeof times);
+  timer_runs_ = false;
+  const TimePoint now = clock_.now();
+  std::optional<Duration> next;
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    const Peer& peer = it->second;
+    const bool greeted = peer.state == State::kGreeting && peer.endpoint.empty();
+    const Duration left = peer.tried + kHelloWithin - now;
+    if (greeted && left > Duration::zero()) next = std::min(next.value_or(left), left);
+    it = greeted && left <= Duration::zero() ? drop(it) : std::next(it);
+  }
+  if (next) wake_in(*next);
 }
 
 /// Reads the hello of one that was accepted. false: not one of ours.
@@ -334,6 +370,10 @@ void ShmEnd::look() {
     const PeerId id = events[i].data.u64;
     if (id == kListenerId) {
       accept_all();
+      continue;
+    }
+    if (id == kTimerId) {
+      drop_silent();
       continue;
     }
     const auto it = peers_.find(id);

@@ -16,7 +16,8 @@
 /// A dialled link takes messages while it is greeted, for a second and in the hope of a welcome;
 /// after a greeting in vain not before the welcome: a listener that refuses swallows little.
 /// Errors: kUnavailable (nobody there, not welcome, or gone), kOverloaded (no room), and ShmLink's.
-/// Bounds: kLinksMax links at a listener; ring bytes per link; ShmLink::kBigMax large messages.
+/// Bounds: kHelloWithin for the hello of an accepted peer; kLinksMax links at a listener; ring
+/// bytes per link; ShmLink::kBigMax large messages.
 /// Threads: one owner at a time.
 
 #include <deque>
@@ -35,6 +36,8 @@ namespace dlrun::transport {
 class ShmEnd {
  public:
   static constexpr std::size_t kLinksMax = 1024;
+  /// An accepted peer without a hello is dropped after this.
+  static constexpr Duration kHelloWithin = std::chrono::seconds(5);
   /// In every PeerId of this transport.
   static constexpr PeerId kPeerBit = PeerId{1} << 62;
 
@@ -72,7 +75,7 @@ class ShmEnd {
   struct Peer {
     State state = State::kIdle;
     std::string endpoint;  ///< of one that was dialled
-    TimePoint tried;       ///< dialled: when last
+    TimePoint tried;       ///< when it was dialled last, or accepted
     bool hopeful = true;   ///< dialled: the last greeting was not in vain
     os::Fd socket;
     std::unique_ptr<ShmLink> link;
@@ -84,6 +87,8 @@ class ShmEnd {
   Status watch(int fd, PeerId id);
   Status dial(PeerId id, Peer& peer);
   void accept_all();
+  void wake_in(Duration time);
+  void drop_silent();
   bool welcome(Peer& peer);
   void read_socket(Peer& peer);
   void close(Peer& peer);
@@ -92,6 +97,8 @@ class ShmEnd {
   os::Fd epoll_;
   const std::uint64_t message_bytes_max_;
   os::Fd listener_;
+  os::Fd timer_;  ///< of a listener; runs while somebody accepted has not said hello
+  bool timer_runs_ = false;
   Peers peers_;
   PeerId last_ = kPeerBit;
   PeerId served_ = 0;

@@ -450,7 +450,7 @@ TEST(ShmTransport, ADescriptorThatIsNoRingEndsTheLinkAndLeavesNothing) {
   EXPECT_EQ(memory_files(), files_before);
 }
 
-TEST(ShmTransport, StrangersThatSayNothingDisturbNobody) {
+TEST(ShmTransport, StrangersThatSayNothingDisturbNobodyAndAreSentAway) {
   Echo echo({"shm://*"});
   std::vector<std::unique_ptr<Stranger>> strangers;
   for (int i = 0; i < 20; ++i) strangers.push_back(std::make_unique<Stranger>(echo.endpoints()[0]));
@@ -458,6 +458,8 @@ TEST(ShmTransport, StrangersThatSayNothingDisturbNobody) {
   auto client = transport.dial().value();
   const PeerId link = client->connect(echo.endpoints()[0]).value();
   expect_echo(*client, link, bytes_of(10, 1));
+  for (const auto& stranger : strangers) EXPECT_EQ(stranger->hears(), 0);
+  const Stranger later(echo.endpoints()[0]);
   strangers.clear();
   expect_echo(*client, link, bytes_of(10, 2));
 }
