@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -158,6 +159,34 @@ TEST_F(OneMachine, AtATerminalCtrlCAsksAndTheSecondKills) {
   EXPECT_THAT(plain.screen(), HasSubstr("dlrun: j2 SUCCEEDED"));
   EXPECT_THAT(plain.screen(), HasSubstr("it runs\r\n"));
   EXPECT_THAT(plain.screen(), Not(HasSubstr("\x1b[2m")));
+}
+
+TEST_F(OneMachine, WhatAnOperatorAsksInJsonIsAnsweredInJsonAlsoWhenItFails) {
+  const auto ask = [&](int expected, std::vector<std::string> args) {
+    args.emplace_back("--json");
+    const auto [code, said] = dlrun(args);
+    EXPECT_EQ(code, expected) << args[0] << ": " << said;
+    const json answer = json::parse(said.substr(std::min(said.find('{'), said.size())), nullptr,
+                                    /*allow_exceptions=*/false);
+    EXPECT_TRUE(answer.is_object()) << args[0] << ": " << said;
+    return answer.is_object() ? answer : json::object();
+  };
+  EXPECT_EQ(ask(1, {"join-token"}).value("error", ""), "kNotFound") << "no cluster yet";
+  const json up = ask(0, {"up", "--nodes", "1"});
+  EXPECT_EQ(up.value("nodes", 0), 1);
+  EXPECT_THAT(up.value("join", ""), HasSubstr("dlrun agent --join"));
+  const std::string token = ask(0, {"join-token", "--minutes", "1"}).value("token", "");
+  EXPECT_FALSE(token.empty());
+  EXPECT_EQ(ask(0, {"certificates"}).at("certificates").size(), 1u);
+  EXPECT_TRUE(ask(1, {"revoke", "nobody"}).contains("detail"));
+  EXPECT_TRUE(
+      ask(1, {"connect", up.value("rest", ""), "--token-file", home_ + "/none"}).contains("detail"))
+      << "this home has a cluster";
+  const std::string file = home_ + "/bad.toml";
+  std::ofstream(file) << "name = \"x\"\nnmae = 1\n";
+  EXPECT_THAT(ask(65, {"check", file}).value("detail", ""), HasSubstr("bad.toml:2:1"));
+  ask(0, {"down"});
+  EXPECT_TRUE(nothing_left());
 }
 
 TEST_F(OneMachine, NodesOfUpHaveFoldersCpusAndPortsOfTheirOwn) {
