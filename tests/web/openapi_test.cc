@@ -88,6 +88,18 @@ class OpenApi : public ServerFixture {
     auto over = running_job();
     over.spec.inputs.push_back({.name = "train", .uris = {"x\xFF"}});
     over.spec.roles[0].env = {{"A", "\xFF"}};
+    for (auto format = io::Format::kLibsvm; format <= io::Format::kTokens;
+         format = static_cast<io::Format>(static_cast<int>(format) + 1))
+      over.spec.inputs.push_back({.name = "of" + std::to_string(static_cast<int>(format)),
+                                  .uris = {"x"},
+                                  .format = format,
+                                  .on_bad_record = io::OnBadRecord::kQuarantine,
+                                  .quarantine = "/q"});
+    over.spec.inputs.push_back({.name = "typed",
+                                .uris = {"x"},
+                                .format = io::Format::kTable,
+                                .columns = {{.name = "price"}},
+                                .missing = {"NA"}});
     end_job(over, 3);
     control.add(over);
     control.event(JobId{1}, "job_started", "started");
