@@ -71,8 +71,9 @@ class LogReceiver::Impl {
     if (wake_fd_ < 0) return fail_errno("eventfd");
     std::string step = "log receiver";
     try {
-      zap_ = zmq::socket_t(context_, zmq::socket_type::rep);
-      router_ = zmq::socket_t(context_, zmq::socket_type::router);
+      context_.emplace();
+      zap_ = zmq::socket_t(*context_, zmq::socket_type::rep);
+      router_ = zmq::socket_t(*context_, zmq::socket_type::router);
       zap_.set(zmq::sockopt::linger, 0);
       step = "log receiver's authenticator";
       // Before the router: a handshake without this handler would let anybody in.
@@ -223,7 +224,7 @@ class LogReceiver::Impl {
   }
 
   LogStore& store_;
-  zmq::context_t context_;
+  std::optional<zmq::context_t> context_;
   zmq::socket_t zap_, router_;
   int wake_fd_ = -1;
   std::atomic<bool> quit_{false};

@@ -40,6 +40,11 @@ class LogShipper::Impl {
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     inotify_fd_ = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (wake_fd_ < 0 || inotify_fd_ < 0) return fail_errno("log shipper");
+    try {
+      context_.emplace();
+    } catch (const zmq::error_t& error) {
+      return fail(Errc::kResourceExhausted, std::string("log shipper: ") + error.what());
+    }
     thread_ = std::thread([this] { run(); });
     return {};
   }
@@ -77,7 +82,7 @@ class LogShipper::Impl {
     socket_.close();
     last_heard_ = clock_.now();
     try {
-      zmq::socket_t fresh(context_, zmq::socket_type::dealer);
+      zmq::socket_t fresh(*context_, zmq::socket_type::dealer);
       fresh.set(zmq::sockopt::linger, 0);
       fresh.set(zmq::sockopt::ipv6, true);
       fresh.set(zmq::sockopt::immediate, true);  // nothing queues for a peer that is not there
@@ -465,7 +470,7 @@ class LogShipper::Impl {
   ShipperOptions options_;
   SystemClock clock_;
   Seldom poll_failures_;
-  zmq::context_t context_;
+  std::optional<zmq::context_t> context_;
   int wake_fd_ = -1, inotify_fd_ = -1;
   std::thread thread_;
 

@@ -63,7 +63,9 @@ bool unpack(const Frame& pack, std::size_t frames_max, std::vector<Message>& mes
     std::uint32_t frames = 0;
     if (pack.size - at < kUnit) return false;
     std::memcpy(&frames, pack.data + at, sizeof frames);
-    if (frames > frames_max || head_bytes(frames) > pack.size - at) return false;
+    if (frames > frames_max || messages.size() >= kPackMessagesMax ||
+        head_bytes(frames) > pack.size - at)
+      return false;
     const std::byte* sizes = pack.data + at + sizeof frames;
     at += head_bytes(frames);
     Message message;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr PeerId kListenerId = 0;
 constexpr PeerId kTimerId = 1;
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 constexpr Duration kRedial = std::chrono::milliseconds(20);
 constexpr Duration kWelcomeWithin = std::chrono::seconds(1);
 constexpr std::size_t kNameBytesMax = 100;
@@ -199,7 +200,15 @@ Status ShmEnd::dial(PeerId id, Peer& peer) {
 void ShmEnd::accept_all() {
   for (;;) {
     os::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
+    if (!socket) {
+      // Nobody waits for a descriptor with his eyes open: the listener stays readable.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+        accepts_ = false;
+        wake_in(kAcceptPause);
+      }
+      return;
+    }
     const PeerId id = last_ + 1;
     if (peers_.size() >= kLinksMax || !same_user(socket.get()) || !watch(socket.get(), id))
       continue;
@@ -224,10 +233,12 @@ void ShmEnd::wake_in(Duration time) {
 }
 
 /// Who connected and said nothing holds a descriptor and a place among kLinksMax.
-void ShmEnd::drop_silent() {
+void ShmEnd::on_timer() {
   std::uint64_t times;
   (void)!::read(timer_.get(), &times, sizeof times);
   timer_runs_ = false;
+  if (!accepts_) accepts_ = watch(listener_.get(), kListenerId).has_value();
+  if (!accepts_) wake_in(kAcceptPause);
   const TimePoint now = clock_.now();
   std::optional<Duration> next;
   for (auto it = peers_.begin(); it != peers_.end();) {
@@ -237,7 +248,7 @@ void ShmEnd::drop_silent() {
     if (greeted && left > Duration::zero()) next = std::min(next.value_or(left), left);
     it = greeted && left <= Duration::zero() ? drop(it) : std::next(it);
   }
-  if (next) wake_in(*next);
+  if (next && !timer_runs_) wake_in(*next);
 }
 
 /// Reads the hello of one that was accepted. false: not one of ours.
@@ -287,7 +298,8 @@ Status ShmEnd::send(PeerId id, const Message& message) {
   if (it == peers_.end()) return fail(Errc::kUnavailable, "the peer has gone");
   Peer& peer = it->second;
   if (peer.state == State::kIdle && clock_.now() - peer.tried >= kRedial) {
-    DLRUN_TRY(dial(id, peer));
+    // Whatever keeps the link down (no descriptors, no memory): the caller may take a socket.
+    if (const Status up = dial(id, peer); !up) return fail(Errc::kUnavailable, up.error().context);
   }
   if (peer.state == State::kGreeting) read_socket(peer);
   if (peer.state == State::kGone) return fail(Errc::kUnavailable, "the peer has gone");
@@ -323,7 +335,8 @@ std::optional<Incoming> ShmEnd::try_receive() {
   for (std::size_t left = peers_.size(); left > 0; --left) {
     if (it == peers_.end()) it = peers_.begin();
     Peer& peer = it->second;
-    if (peer.link == nullptr) {
+    // Before its welcome nobody has the right to send: what the ring may hold waits for look().
+    if (peer.link == nullptr || peer.state == State::kGreeting) {
       ++it;
       continue;
     }
@@ -373,7 +386,7 @@ void ShmEnd::look() {
       continue;
     }
     if (id == kTimerId) {
-      drop_silent();
+      on_timer();
       continue;
     }
     const auto it = peers_.find(id);
@@ -392,7 +405,7 @@ bool ShmEnd::arm() noexcept {
   for (auto& [id, peer] : peers_) {
     if (peer.state == State::kGone) {
       sleep = false;
-    } else if (peer.link != nullptr) {
+    } else if (peer.link != nullptr && peer.state != State::kGreeting) {
       sleep = peer.link->arm() && sleep;
     }
   }

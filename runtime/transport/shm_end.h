@@ -88,7 +88,7 @@ class ShmEnd {
   Status dial(PeerId id, Peer& peer);
   void accept_all();
   void wake_in(Duration time);
-  void drop_silent();
+  void on_timer();
   bool welcome(Peer& peer);
   void read_socket(Peer& peer);
   void close(Peer& peer);
@@ -97,8 +97,10 @@ class ShmEnd {
   os::Fd epoll_;
   const std::uint64_t message_bytes_max_;
   os::Fd listener_;
-  os::Fd timer_;  ///< of a listener; runs while somebody accepted has not said hello
+  /// Of a listener: runs while somebody accepted has not said hello, or nobody can be accepted.
+  os::Fd timer_;
   bool timer_runs_ = false;
+  bool accepts_ = true;  ///< false: out of descriptors, until the timer
   Peers peers_;
   PeerId last_ = kPeerBit;
   PeerId served_ = 0;

@@ -208,7 +208,8 @@ class ZmqChannel : public Channel {
     if (++receives_ % kFlushEvery == 0) flush();
     if (!unpacked_.empty()) return std::optional<Incoming>(next_unpacked());
     const bool linked = shm_ != nullptr && !shm_->empty();
-    if (linked && receives_ % kLookEvery == 0) shm_->look();
+    // Also without a link: a new peer must get in while the sockets are never empty.
+    if (shm_ != nullptr && receives_ % kLookEvery == 0) shm_->look();
     // Looking at sockets in vain costs a system call: while there are links they get a turn in so
     // many, and one before sleep.
     const bool turn = !linked || receives_ % (sockets_busy_ ? 2 : kSocketsEvery) == 0;
@@ -432,7 +433,6 @@ class ZmqListener final : public ZmqChannel {
     std::uint32_t messages = 0;
     std::vector<std::byte> bytes;
   };
-  static constexpr std::uint32_t kPackMessagesMax = 32;
   static constexpr std::size_t kPackBytes = 32u << 10;
   static constexpr std::size_t kPacksMax = 64;
 

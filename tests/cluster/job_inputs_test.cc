@@ -202,8 +202,24 @@ TEST_F(JobSnapshots, AStateThatCannotBeIsToldToWhoAsks) {
   const auto reply = ask(0, 11, 8);
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->error, Errc::kCorrupt);
+  const std::size_t before = h.log.size();
+  for (const std::uint32_t rank : {0u, 1u})
+    h.from("n" + std::to_string(rank), BarrierArrive{h.task("worker", rank), kEpoch, "b", 1});
+  EXPECT_EQ(h.log.size(), before + 1) << "the barrier, and no snapshot without the inputs";
   EXPECT_NE(reply->error_context.find("input \"train\""), std::string::npos)
       << reply->error_context;
+}
+
+TEST_F(JobSnapshots, OneThatIsDueAtARestartWaitsUntilWhatATaskHeldIsGivenBack) {
+  (void)ask(0, 10, 8);
+  (void)ask(1, 500, 8);
+  // Killed between the leases and their snapshot.
+  std::erase_if(h.log, [](const Event& e) { return std::holds_alternative<JobSnapshot>(e); });
+  h.recover();
+  h.exits("n0", h.task("worker", 0), 0);
+  h.recover();
+  h.sent.clear();
+  EXPECT_EQ(rest(1, 501).size(), 64u - 8u) << "but what it holds already";
 }
 
 }  // namespace

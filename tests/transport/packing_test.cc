@@ -57,6 +57,14 @@ TEST(Packing, LargeMessagesAndManyFramesDoNotFit) {
   EXPECT_FALSE(fits_in_pack(Message(9)));
 }
 
+TEST(Packing, APackOfManyEmptyMessagesIsBrokenBeforeItCostsMemory) {
+  std::vector<Message> back;
+  EXPECT_TRUE(unpack(pack_of(std::vector<Message>(kPackMessagesMax)), 8, back));
+  back.clear();
+  EXPECT_FALSE(unpack(pack_of(std::vector<Message>(100'000)), 8, back));
+  EXPECT_EQ(back.size(), kPackMessagesMax);
+}
+
 TEST(Packing, BrokenPacksEndWhereTheyAreBroken) {
   const Frame pack = pack_of(some_messages());
   std::vector<Message> back;

@@ -589,10 +589,15 @@ void JobCore::set_state(JobState state) {
 }
 
 void JobCore::record_event(Event event, std::vector<JobEffect> then) {
+  const bool grows =
+      std::holds_alternative<SplitsLeased>(event) || std::holds_alternative<BarrierMet>(event);
   record_.apply(event);
   record_.ledger_ops.clear();  // applied already; kept during replay only
   gate_.stage({record_.id, false, {std::move(event)}, std::move(then), {}});
-  if (record_.since_snapshot >= settings_.snapshot_after) record_event(snapshot());
+  // Not after an end: what the task held is given back only then. Not without a ledger that should
+  // be there: its state would be lost for good.
+  if (grows && !ledger_error_ && record_.since_snapshot >= settings_.snapshot_after)
+    record_event(snapshot());
 }
 
 }  // namespace dlrun::cluster
