@@ -201,6 +201,9 @@ class Guardian {
             coordinator = status;
           else
             say_end(pid, status);
+        // It may have died since: it is reaped all the same, or nobody would say so.
+        if (!coordinator && !alive(daemons_[0]) && ::waitpid(daemons_[0].pid, &status, 0) > 0)
+          coordinator = status;
         if (coordinator) say_end(daemons_[0].pid, *coordinator);
         if (!alive(daemons_[0])) return false;
       }
