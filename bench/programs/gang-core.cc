@@ -92,7 +92,7 @@ class Run {
     }
   }
 
-  const Now now_{TimePoint{} + std::chrono::seconds(1000), WallTime{std::chrono::seconds(1000)}};
+  const Now now_{TimePoint{} + std::chrono::seconds(1000), WallTime{1'000'000'000'000}};
   ZeroTokens tokens_;
   std::shared_ptr<const JobSpec> spec_;
   JobCore core_;
