@@ -207,6 +207,7 @@ TEST_F(LocalCluster, ARunThatMeetsAnUpUnderWayUsesTheClusterOfTheUp) {
   while (text("err").find("bringing up") == std::string::npos &&
          std::chrono::steady_clock::now() < until)
     ::usleep(5000);
+  ASSERT_THAT(text("err"), HasSubstr("bringing up")) << "they do not meet";
   EXPECT_EQ(dlrun({"up"}), 0);  // meanwhile the run waits for the lock
   users->unlock();
   EXPECT_EQ(finish(run), 7);

@@ -23,7 +23,8 @@ class ControlLog {
   /// are remembered.
   Status replay(std::size_t keys_max, const std::function<void(const Event&)>& visit);
   /// One durable commit. Returns the index of the last event. What its events supersede goes
-  /// afterwards (should that fail, with what the next ones supersede).
+  /// in a commit behind it, before append() returns; should that fail, with what the next ones
+  /// supersede.
   Result<std::uint64_t> append(const std::vector<Event>& events, std::uint64_t term, WallTime at);
 
   Result<ApiReply> read(const ReadJob& query);
