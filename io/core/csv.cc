@@ -86,15 +86,10 @@ std::optional<Trouble> each_field(std::string_view line, const CsvOptions& optio
   }
 }
 
-bool blank(std::string_view line, char delimiter) {
-  return std::all_of(line.begin(), line.end(),
-                     [delimiter](char c) { return is_blank(c) && c != delimiter; });
-}
-
 }  // namespace
 
 CsvParser::CsvParser(const Schema& schema, CsvOptions options)
-    : LineParser({options.record_bytes_max, options.newlines_in_quotes}),
+    : LineParser({options.record_bytes_max, options.newlines_in_quotes, options.delimiter}),
       options_(std::move(options)) {
   for (const FieldSpec& field : schema) fields_.emplace_back(field);
 }
@@ -118,7 +113,6 @@ void CsvParser::prepare(Table& table) const {
 
 std::optional<Trouble> CsvParser::parse_line(std::string_view line, bool first_of_file,
                                              Table& table) {
-  if (blank(line, options_.delimiter)) return std::nullopt;
   const bool header = first_of_file && options_.header;
   std::size_t seen = 0;
   const auto width = [&](std::size_t n) {

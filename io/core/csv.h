@@ -45,7 +45,8 @@ class CsvParser final : public LineParser {
 
 /// The schema that the records of `head`, the start of a file, tell; a last record without its end
 /// counts only with `whole`. Names: the header's, else "0", "1", ... Types: the narrowest of int64,
-/// float32, text that fits every record of head; may_miss where one misses. Fixed from then on.
+/// float32, float64, text that fits every record of head; may_miss where one misses. Fixed from
+/// then on.
 /// Errors: kInvalidArgument (no record; a bad one, with its place in the text).
 Result<Schema> infer_csv(std::string_view head, bool whole, const CsvOptions& options);
 

@@ -35,12 +35,10 @@ JsonKind kind_of(FieldType type) {
   }
 }
 
-bool blank(std::string_view line) { return std::all_of(line.begin(), line.end(), is_blank); }
-
 }  // namespace
 
 JsonLinesParser::JsonLinesParser(const Schema& schema, std::uint64_t record_bytes_max)
-    : LineParser({record_bytes_max, false}), seen_(schema.size()) {
+    : LineParser({.record_bytes_max = record_bytes_max}), seen_(schema.size()) {
   for (const FieldSpec& field : schema) {
     places_.emplace(field.name, fields_.size());
     fields_.emplace_back(field);
@@ -60,7 +58,6 @@ void JsonLinesParser::prepare(Table& table) const {
 }
 
 std::optional<Trouble> JsonLinesParser::parse_line(std::string_view line, bool, Table& table) {
-  if (blank(line)) return std::nullopt;
   table_ = &table;
   std::fill(seen_.begin(), seen_.end(), 0);
   list_ = kNone;
@@ -144,7 +141,10 @@ class Guesser final : public JsonVisitor {
       return std::string(kind_name(guess->kind)) + " in one record, " + kind_name(kind) +
              " in another";
     guess->kind = kind;
-    if (kind == JsonKind::kNumber) guess->type.see(text);
+    if (kind == JsonKind::kNumber) {
+      guess->type.see(text);
+      if (guess->type.type() == FieldType::kText) return "a number that no float64 holds";
+    }
     if (!in_list_) ++guess->records;
     return std::nullopt;
   }

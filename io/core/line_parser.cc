@@ -1,5 +1,6 @@
 #include "io/core/line_parser.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +33,11 @@ std::string_view without_end(std::string_view line) {
   if (line.ends_with('\n')) line.remove_suffix(1);
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
+}
+
+bool blank(std::string_view line, char delimiter) {
+  return std::all_of(line.begin(), line.end(),
+                     [delimiter](char c) { return is_blank(c) && c != delimiter; });
 }
 
 ParseProgress LineParser::parse(std::string_view bytes, std::uint64_t offset, bool last,
@@ -76,9 +82,12 @@ ParseProgress LineParser::parse(std::string_view bytes, std::uint64_t offset, bo
       return bad(at, length == 0 ? bytes.size() : at + length, std::move(trouble));
     }
     if (length == 0) return {at, std::nullopt};
+    if (blank(line, rules_.delimiter)) {
+      at += length;
+      continue;
+    }
     const std::size_t rows = table.rows;
-    auto trouble = parse_line(line, first_, table);
-    first_ = false;
+    auto trouble = parse_line(line, std::exchange(first_, false), table);
     if (trouble) {
       table.truncate(rows);
       return bad(at, at + length, std::move(*trouble));

@@ -166,6 +166,8 @@ void TypeGuess::see(std::string_view text) {
   if (type_ == FieldType::kInt64 && (digits.empty() || whole(read_int(begin, end), digits)))
     type_ = FieldType::kFloat32;
   if (type_ == FieldType::kFloat32 && (digits.empty() || whole(read_float(begin, end), digits)))
+    type_ = FieldType::kFloat64;
+  if (type_ == FieldType::kFloat64 && (digits.empty() || whole(read_double(begin, end), digits)))
     type_ = FieldType::kText;
 }
 

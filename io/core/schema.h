@@ -48,7 +48,7 @@ class FieldWriter {
   std::map<std::string, std::int64_t, std::less<>> places_;
 };
 
-/// Narrowest of int64, float32, text that fits all values seen.
+/// First of int64, float32, float64, text that fits all values seen.
 class TypeGuess {
  public:
   void see(std::string_view text);

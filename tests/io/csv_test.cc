@@ -116,6 +116,17 @@ TEST(Csv, InfersTypesFromTheFirstRecordsAndHoldsToThem) {
   ASSERT_TRUE(numbered);
   EXPECT_EQ((*numbered)[1].name, "1");
   EXPECT_EQ((*numbered)[0].type, FieldType::kInt64);
+  const auto large = infer_csv("1,1e30,1e39,1e309\n", true, options);
+  ASSERT_TRUE(large);
+  EXPECT_EQ((*large)[1].type, FieldType::kFloat32);
+  EXPECT_EQ((*large)[2].type, FieldType::kFloat64);
+  EXPECT_EQ((*large)[3].type, FieldType::kText);
+}
+
+TEST(Csv, BlankLinesBeforeTheHeaderAreNoHeader) {
+  CsvOptions options;
+  options.header = true;
+  EXPECT_EQ(outcome_of(csv_of(kTwo, options), " \t\n\r\nn,s\n1,x\n"), "1|x\n");
 }
 
 TEST(Csv, RefusesASchemaOrDelimiterThatCannotBe) {

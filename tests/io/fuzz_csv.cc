@@ -19,8 +19,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   schema[2].name = "s";
   schema[2].type = (in.options & 8) != 0 ? FieldType::kHashed : FieldType::kText;
   fuzz_table([&] { return std::move(*CsvParser::make(schema, options)); }, in.bytes, in.piece);
-  // What is inferred from a file reads the file's own first record.
-  const auto guess = infer_csv(in.bytes, true, options);
-  if (guess) must(CsvParser::make(*guess, options).has_value());
+  options.record_bytes_max = 1 << 20;
+  if (const auto guess = infer_csv(in.bytes, true, options)) {
+    // Types that were inferred from a whole file fit it.
+    auto parser = CsvParser::make(*guess, options);
+    must(parser.has_value());
+    must(fuzz_parse(**parser, in.bytes, in.bytes.size() + 1).bad.empty());
+  }
   return 0;
 }

@@ -105,6 +105,19 @@ TEST(JsonLines, InfersASchemaFromTheFirstRecords) {
   EXPECT_FALSE(infer_json_lines("\n", true));
 }
 
+TEST(JsonLines, ANumberThatIsTooLargeForOneTypeIsInferredAsTheNext) {
+  // 10^19 is above int64, 10^39 above float32, 10^309 above float64.
+  const auto type_of = [](int zeros) {
+    const auto schema = infer_json_lines(
+        "{\"a\":[7,1" + std::string(static_cast<std::size_t>(zeros), '0') + "]}", true);
+    return schema ? std::string(type_name((*schema)[0].type)) : schema.error().context;
+  };
+  EXPECT_EQ(type_of(18), "int64");
+  EXPECT_EQ(type_of(19), "float32");
+  EXPECT_EQ(type_of(39), "float64");
+  EXPECT_THAT(type_of(309), HasSubstr("field 'a': a number that no float64 holds"));
+}
+
 TEST(JsonLines, SurvivesTruncationAndMutationAndPiecesOfAnySize) {
   const std::string text =
       "{\"id\":1,\"user\":{\"name\":\"a\\u00e9\"},\"p\":[1,2]}\r\n\n{\"tags\":[\"x\"],\"id\":2,"
