@@ -69,7 +69,7 @@ Status Consumer::attach() {
     DLRUN_ASSIGN(mailbox_->event, pipe::make_eventfd());
   }
   DLRUN_ASSIGN(const auto files, source_.list(spec_.uris, limits_.files_max));
-  DLRUN_TRY(link_.files(admit_.consumer, spec_.name, files, limits_.request_timeout));
+  DLRUN_TRY(tell_files(files));
   DLRUN_ASSIGN(shape_, look_at(source_, files, spec_));
   DLRUN_TRY(open_quarantine());
   const PipeGeometry geometry = geometry_for(spec_, shape_, limits_.slot_bytes_max);
@@ -78,6 +78,20 @@ Status Consumer::attach() {
   DLRUN_ASSIGN(const SplitTable splits, SplitTable::make(files, split_bytes_of(spec_)));
   resume(splits);
   return {};
+}
+
+/// Whoever is to answer may be away (the agent, the coordinator): for as long as the consumer
+/// waits.
+Status Consumer::tell_files(const std::vector<FileEntry>& files) {
+  for (;;) {
+    const Status told = link_.files(admit_.consumer, spec_.name, files, limits_.request_timeout);
+    if (told || !answer_may_be_lost(told.error().code)) return told;
+    pipe::PollItem items[] = {{socket_.get()}, {mailbox_->event.get()}};
+    DLRUN_TRY(pipe::poll_until(items, pipe::now() + kWaitMax));
+    if (items[0].ready) return fail(Errc::kCancelled, "the consumer went");
+    const std::lock_guard lock(mailbox_->mutex);
+    if (mailbox_->stop) return fail(Errc::kCancelled, "the feeder stops");
+  }
 }
 
 Status Consumer::open_quarantine() {

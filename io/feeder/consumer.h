@@ -48,7 +48,7 @@ struct ConsumerLimits {
   std::uint64_t quarantine_bytes_max = 256u << 20;
   std::uint32_t lease_ahead = 2;        ///< at first
   std::uint32_t lease_ahead_max = 128;  ///< at most half of LedgerLimits::leases_per_consumer_max
-  Duration request_timeout = std::chrono::seconds(10);
+  Duration request_timeout = std::chrono::seconds(10);  ///< one try to tell the files
 };
 
 class Consumer {
@@ -80,6 +80,7 @@ class Consumer {
   };
 
   Status attach();
+  Status tell_files(const std::vector<FileEntry>& files);
   Status open_quarantine();
   void resume(const SplitTable& splits);
   void loop();

@@ -236,6 +236,18 @@ TEST_F(AgentTest, WhatFindsAllRequestsOpenIsRefusedOrToldAndNotLeftToItsDeadline
   EXPECT_NE(said<TaskUpdate>()[0].warning.find("requests open"), std::string::npos);
 }
 
+TEST_F(AgentTest, OfTheFilesOfAnInputOnlyTheNewestRequestStaysOpen) {
+  link();
+  run();
+  take(core_.on_files(task_, "other", {}, 4, now()));
+  for (std::uint64_t i = 5; i < 9; ++i) take(core_.on_files(task_, "train", {}, i, now()));
+  out_.clear();
+  at_ += seconds(1);
+  take(core_.on_tick(now()));
+  ASSERT_EQ(said<InputFiles>().size(), 2u);
+  EXPECT_EQ(said<InputFiles>()[0].request + said<InputFiles>()[1].request, 4u + 8u);
+}
+
 TEST_F(AgentTest, ACommitThatIsAskedForAgainWhileItIsUnderWayIsAnsweredSoAndNotBegunAgain) {
   link();
   run();

@@ -21,8 +21,12 @@ class FakeAgentLink final : public AgentLink {
 
   Status ready(const std::string&) override { return {}; }
   Status files(const TaskId&, const std::string& input, const std::vector<FileEntry>& files,
-               Duration) override {
-    const std::lock_guard lock(mutex_);
+               Duration timeout) override {
+    std::unique_lock lock(mutex_);
+    ++files_told_;
+    changed_.notify_all();
+    if (!open_.wait_for(lock, timeout, [this] { return !closed_; }))
+      return fail(Errc::kDeadlineExceeded, "the coordinator does not answer");
     return ledger_.set_files(input, files);
   }
   Result<LeaseAnswer> lease(const task::FeederLease& request, Duration timeout) override {
@@ -80,6 +84,10 @@ class FakeAgentLink final : public AgentLink {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, timeout, [&] { return gone_.contains(consumer); });
   }
+  bool wait_files_told(int times, Duration timeout) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, timeout, [&] { return files_told_ >= times; });
+  }
   /// Requests: each is one record of the job's log.
   int requests() {
     const std::lock_guard lock(mutex_);
@@ -96,7 +104,7 @@ class FakeAgentLink final : public AgentLink {
   LedgerCore ledger_;
   std::set<TaskId> dropped_, gone_;
   Errc refuse_with_{};
-  int lose_every_ = 0, leases_ = 0, resyncs_ = 0;
+  int lose_every_ = 0, leases_ = 0, resyncs_ = 0, files_told_ = 0;
   bool closed_ = false;
 };
 

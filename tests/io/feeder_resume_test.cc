@@ -147,6 +147,33 @@ TEST_F(FeederResume, ADroppedConsumerIsReportedGoneAfterItsLastNews) {
   EXPECT_TRUE(link_->wait_gone(worker(7), 10s)) << "also one that it does not know";
 }
 
+TEST_F(FeederResume, AnAttachWaitsAsLongAsItsConsumerForACoordinatorThatIsAway) {
+  write_rows({50});
+  FeederOptions options;
+  options.limits.request_timeout = 5ms;
+  start(options);
+  admit(1);
+  admit(2);
+  link_->close(true);
+  Reader reader;
+  std::thread back([&] {
+    EXPECT_TRUE(link_->wait_files_told(4, 20s));
+    link_->close(false);
+  });
+  attach_again(reader, 1);
+  back.join();
+  while (!reader.read(100)) {
+  }
+  EXPECT_EQ(reader.rows.at(0), every_row());
+  reader.pipe.reset();
+  // One that went is waited for no longer.
+  link_->close(true);
+  auto impatient = PipeReader::attach((dir_ / "feeder.sock").string(), token(2), 50ms);
+  ASSERT_FALSE(impatient);
+  EXPECT_EQ(impatient.error().code, Errc::kDeadlineExceeded);
+  EXPECT_TRUE(eventually([&] { return feeder_->attached() == 0; }));
+}
+
 TEST_F(FeederResume, ProgressThatCannotBeIsIgnored) {
   write_rows({50});
   start();

@@ -496,6 +496,12 @@ AgentEffects AgentCore::on_files(const TaskId& consumer, const std::string& inpu
         consumer, {}, request, Errc::kStaleEpoch, to_string(consumer) + " does not run here", {}}});
     return take();
   }
+  // As with leases: an older request has been given up.
+  std::erase_if(pending_, [&](const auto& entry) {
+    const auto* older = std::get_if<InputFiles>(&entry.second.message);
+    return older != nullptr && older->task == consumer && older->input == input &&
+           older->request != request;
+  });
   const Epoch epoch = it->second.prepare.epoch;
   if (!repeat(request_key(consumer, request),
               InputFiles{consumer, epoch, input, std::move(files), request}, now))
