@@ -19,7 +19,6 @@ namespace {
 constexpr PeerId kListenerId = 0;
 constexpr PeerId kTimerId = 1;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
-constexpr Duration kRedial = std::chrono::milliseconds(20);
 constexpr Duration kWelcomeWithin = std::chrono::seconds(1);
 constexpr std::size_t kNameBytesMax = 100;
 constexpr std::size_t kFilesAtATime = 16;
@@ -129,7 +128,7 @@ std::string random_endpoint() {
 }  // namespace
 
 ShmEnd::ShmEnd(os::Fd epoll, std::uint64_t message_bytes_max)
-    : epoll_(std::move(epoll)), message_bytes_max_(message_bytes_max) {}
+    : epoll_(std::move(epoll)), owner_(::getpid()), message_bytes_max_(message_bytes_max) {}
 
 Result<std::unique_ptr<ShmEnd>> ShmEnd::make(std::uint64_t message_bytes_max) {
   os::Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
@@ -137,7 +136,10 @@ Result<std::unique_ptr<ShmEnd>> ShmEnd::make(std::uint64_t message_bytes_max) {
   return std::unique_ptr<ShmEnd>(new ShmEnd(std::move(epoll), message_bytes_max));
 }
 
-ShmEnd::~ShmEnd() = default;
+ShmEnd::~ShmEnd() {
+  for (auto& [id, peer] : peers_) close(peer);
+  if (listener_ && ::getpid() == owner_) ::shutdown(listener_.get(), SHUT_RDWR);
+}
 
 Status ShmEnd::watch(int fd, PeerId id) {
   epoll_event event{};
@@ -190,6 +192,7 @@ Status ShmEnd::dial(PeerId id, Peer& peer) {
   Hello hello;
   hello.ring_bytes = ShmLink::kRingBytesDefault;
   DLRUN_TRY(send_file(socket.get(), &hello, sizeof hello, link->file()));
+  link->close_file();
   DLRUN_TRY(watch(socket.get(), id));
   peer.socket = std::move(socket);
   peer.link = std::move(link);
@@ -270,9 +273,13 @@ bool ShmEnd::welcome(Peer& peer) {
   return true;
 }
 
-void ShmEnd::close(Peer& peer) {
-  // Closing alone would not do: a child that was forked meanwhile holds the socket too.
-  if (peer.socket) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+void ShmEnd::close(Peer& peer) const {
+  // Closing alone would not do: a child that was forked meanwhile holds socket and epoll too, and
+  // what is done to them here is done to its parent's.
+  if (peer.socket && ::getpid() == owner_) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+    ::shutdown(peer.socket.get(), SHUT_RDWR);
+  }
   peer.socket.reset();
   peer.files.clear();
   peer.link.reset();
@@ -297,7 +304,7 @@ Status ShmEnd::send(PeerId id, const Message& message) {
   const auto it = peers_.find(id);
   if (it == peers_.end()) return fail(Errc::kUnavailable, "the peer has gone");
   Peer& peer = it->second;
-  if (peer.state == State::kIdle && clock_.now() - peer.tried >= kRedial) {
+  if (peer.state == State::kIdle && clock_.now() - peer.tried >= peer.pause) {
     // Whatever keeps the link down (no descriptors, no memory): the caller may take a socket.
     if (const Status up = dial(id, peer); !up) return fail(Errc::kUnavailable, up.error().context);
   }
@@ -366,9 +373,11 @@ void ShmEnd::read_socket(Peer& peer) {
     if (got <= 0 || peer.files.size() > 2 * ShmLink::kBigMax) break;
     peer.state = State::kUp;  // if it was not: it has been welcomed
     peer.hopeful = true;
+    peer.pause = kRedial;
   }
   if (peer.state == State::kGreeting) {
     peer.hopeful = false;
+    peer.pause = std::min(2 * peer.pause, kRedialMax);
     return close(peer);
   }
   // The socket would wake us again and again. The ring is read to its end, then the peer goes.

@@ -14,7 +14,11 @@
 ///   1: dialled, or accepted. 2: the welcome came; the hello was right. 3: the socket ended.
 ///   4: what it had sent has been taken. Greeting -> Idle or forgotten when the socket ends.
 /// A dialled link takes messages while it is greeted, for a second and in the hope of a welcome;
-/// after a greeting in vain not before the welcome: a listener that refuses swallows little.
+/// after a greeting in vain not before the welcome: a listener that refuses swallows little. Each
+/// greeting in vain also doubles the time to the next: it costs the memory of two rings.
+/// fork(): an end belongs to the process that made it. It ends its links for both sides, whoever
+/// has copies of the descriptors; a child's copy of it may only be destroyed, which ends nothing.
+/// Who ends without closing, while a child of his lives on, is gone for the peer when the child is.
 /// Errors: kUnavailable (nobody there, not welcome, or gone), kOverloaded (no room), and ShmLink's.
 /// Bounds: kHelloWithin for the hello of an accepted peer; kLinksMax links at a listener; ring
 /// bytes per link; ShmLink::kBigMax large messages.
@@ -38,6 +42,10 @@ class ShmEnd {
   static constexpr std::size_t kLinksMax = 1024;
   /// An accepted peer without a hello is dropped after this.
   static constexpr Duration kHelloWithin = std::chrono::seconds(5);
+  /// From one dial to the next: where nobody is, or a link broke; and at most, where none is
+  /// welcome.
+  static constexpr Duration kRedial = std::chrono::milliseconds(20);
+  static constexpr Duration kRedialMax = std::chrono::seconds(1);
   /// In every PeerId of this transport.
   static constexpr PeerId kPeerBit = PeerId{1} << 62;
 
@@ -77,6 +85,7 @@ class ShmEnd {
     std::string endpoint;  ///< of one that was dialled
     TimePoint tried;       ///< when it was dialled last, or accepted
     bool hopeful = true;   ///< dialled: the last greeting was not in vain
+    Duration pause = kRedial;
     os::Fd socket;
     std::unique_ptr<ShmLink> link;
     std::deque<os::Fd> files;  ///< of large messages, not taken yet
@@ -91,10 +100,11 @@ class ShmEnd {
   void on_timer();
   bool welcome(Peer& peer);
   void read_socket(Peer& peer);
-  void close(Peer& peer);
+  void close(Peer& peer) const;
   Peers::iterator drop(Peers::iterator it);
 
   os::Fd epoll_;
+  const int owner_;  ///< process
   const std::uint64_t message_bytes_max_;
   os::Fd listener_;
   /// Of a listener: runs while somebody accepted has not said hello, or nobody can be accepted.

@@ -126,6 +126,8 @@ Result<std::shared_ptr<ShmLink::Mapping>> ShmLink::map(int file, std::uint32_t r
                              static_cast<int>(i / 2) == side);
   }
   if (!placed) return fail_errno("mapping shared memory");
+  // A child must not keep the memory of a link that its parent has closed.
+  ::madvise(base, mapping->size, MADV_DONTFORK);
   return mapping;
 }
 
@@ -154,8 +156,7 @@ Result<std::unique_ptr<ShmLink>> ShmLink::attach(os::Fd file, std::uint32_t ring
       !is_sealed_file(file.get(), kControlBytes + 2 * std::uint64_t{ring_bytes}))
     return fail(Errc::kCorrupt, "the peer's memory file is not a ring's");
   DLRUN_ASSIGN(auto mapping, map(file.get(), ring_bytes, 1));
-  return std::unique_ptr<ShmLink>(
-      new ShmLink(std::move(file), std::move(mapping), 1, message_bytes_max));
+  return std::unique_ptr<ShmLink>(new ShmLink({}, std::move(mapping), 1, message_bytes_max));
 }
 
 // ---- writing

@@ -16,7 +16,8 @@
 /// Safety: every file is sealed against shrinking, and every number from the peer is checked before
 /// use, on a copy. What the frames hold may change under the reader if the peer is malicious: a
 /// reader must not trust a value that it reads twice.
-/// Threads: put by one; take, reap, arm by one; frames may be dropped anywhere.
+/// Threads: put by one; take, reap, arm by one; frames may be dropped anywhere. A child that is
+/// forked does not have the rings: it may destroy its copy, not more.
 
 #include <cstdint>
 #include <deque>
@@ -47,7 +48,9 @@ class ShmLink {
   ShmLink(const ShmLink&) = delete;
   ShmLink& operator=(const ShmLink&) = delete;
 
+  /// To be handed to the other side, and then closed: the link does not need it.
   int file() const noexcept { return file_.get(); }
+  void close_file() noexcept { file_.reset(); }
 
   /// `hand_over(fd)` sends a descriptor to the peer, for a large message.
   using HandOver = std::function<Status(int fd)>;
@@ -88,7 +91,7 @@ class ShmLink {
   void reap(std::uint64_t at_least) noexcept;
   Result<std::optional<Message>> take_file(const RecordHead& head, const NextFile& next_file);
 
-  os::Fd file_;
+  os::Fd file_;  ///< of the dialling side
   std::shared_ptr<Mapping> mapping_;
   const int side_;
   const std::uint32_t ring_bytes_;

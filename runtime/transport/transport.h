@@ -72,8 +72,10 @@ class Channel {
     return nullptr;
   }
   virtual void commit(PeerId /*peer*/) {}
-  /// The next message; nullopt after `timeout` or wake(). A negative timeout waits without end,
-  /// zero only looks. A blocked call burns no CPU.
+  /// The next message. nullopt: `timeout` is over, or wake() was called, or something came that is
+  /// no message (a bell, a peer's end, what was broken), at any time: whoever waits for a message
+  /// calls again. A negative timeout has no end. Zero only looks, and not everywhere: where
+  /// there are links in shared memory the sockets get one look in 16. A blocked call burns no CPU.
   virtual Result<std::optional<Incoming>> receive(Duration timeout) = 0;
   /// Makes the current receive, or else the next one that would block, return nullopt. Any thread.
   virtual void wake() noexcept = 0;

@@ -207,12 +207,13 @@ class ZmqChannel : public Channel {
     // However much comes in: nothing is held back for long.
     if (++receives_ % kFlushEvery == 0) flush();
     if (!unpacked_.empty()) return std::optional<Incoming>(next_unpacked());
-    const bool linked = shm_ != nullptr && !shm_->empty();
+    ++looks_;  // apart from receives_, of which packs of 32 would leave always the same ones
     // Also without a link: a new peer must get in while the sockets are never empty.
-    if (shm_ != nullptr && receives_ % kLookEvery == 0) shm_->look();
+    if (shm_ != nullptr && looks_ % kLookEvery == 0) shm_->look();
+    const bool linked = shm_ != nullptr && !shm_->empty();
     // Looking at sockets in vain costs a system call: while there are links they get a turn in so
     // many, and one before sleep.
-    const bool turn = !linked || receives_ % (sockets_busy_ ? 2 : kSocketsEvery) == 0;
+    const bool turn = !linked || looks_ % (sockets_busy_ ? 2 : kSocketsEvery) == 0;
     if (turn) {
       DLRUN_ASSIGN(auto message, from_sockets());
       sockets_busy_ = message.has_value();
@@ -316,6 +317,7 @@ class ZmqChannel : public Channel {
   std::unique_ptr<ShmEnd> shm_;
   Spin spin_;
   std::uint32_t receives_ = 0;
+  std::uint32_t looks_ = 0;  ///< of these, what a pack did not answer
   bool sockets_busy_ = false;
   std::vector<zmq_pollitem_t> items_;
   std::deque<Incoming> unpacked_;
