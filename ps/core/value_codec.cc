@@ -200,11 +200,16 @@ Status decode_rows(const CodecSpec& spec, std::span<const std::byte> bytes, std:
   return {};
 }
 
+ErrorFeedback::ErrorFeedback(std::uint32_t dim, std::size_t rows_max)
+    : dim_(dim),
+      rows_max_(rows_max),
+      block_rows_(std::max<std::size_t>(1, kBlockBytes / (sizeof(float) * dim))) {}
+
 void ErrorFeedback::add_to(std::uint64_t key, float* row) const noexcept {
   const auto place = places_.find(key);
   if (place == places_.end()) return;
-  const float* owed = owed_.data() + place->second * dim_;
-  for (std::uint32_t i = 0; i < dim_; ++i) row[i] += owed[i];
+  const float* from = owed(place->second);
+  for (std::uint32_t i = 0; i < dim_; ++i) row[i] += from[i];
 }
 
 void ErrorFeedback::encode(const CodecSpec& spec, std::span<const std::uint64_t> keys,
@@ -226,10 +231,14 @@ void ErrorFeedback::encode(const CodecSpec& spec, std::span<const std::uint64_t>
     const std::size_t row = known != places_.end() ? known->second : places_.size();
     if (known == places_.end()) {
       places_.emplace(keys[i], row);
-      owed_.resize((row + 1) * dim_);
+      if (row == owed_.size() * block_rows_)
+        owed_.push_back(std::make_unique<float[]>(block_rows_ * dim_));
     }
-    for (std::uint32_t d = 0; d < dim_; ++d)
-      owed_[row * dim_ + d] = wanted_[i * dim_ + d] - sent_[i * dim_ + d];
+    float* to = owed(row);
+    for (std::uint32_t d = 0; d < dim_; ++d) {
+      const float lost = wanted_[i * dim_ + d] - sent_[i * dim_ + d];
+      to[d] = std::isfinite(lost) ? lost : 0.0f;
+    }
   }
 }
 

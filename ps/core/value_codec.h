@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -38,22 +39,32 @@ Status decode_rows(const CodecSpec& spec, std::span<const std::byte> bytes, std:
                    std::span<float> out);
 
 /// What was lost of each key's rows so far.
+/// Bounds: of rows owed at most rows_max, and less than kBlockBytes more than there are.
 class ErrorFeedback {
  public:
-  ErrorFeedback(std::uint32_t dim, std::size_t rows_max) : dim_(dim), rows_max_(rows_max) {}
+  static constexpr std::size_t kBlockBytes = 64u << 10;
+  ErrorFeedback(std::uint32_t dim, std::size_t rows_max);
   /// encode_rows of values + what is owed to their keys (which are distinct); keeps what is lost
-  /// now. Beyond rows_max keys, what a new key loses is gone (and counted).
+  /// now. Beyond rows_max keys, what a new key loses is gone (and counted). What is not finite is
+  /// not owed: it has been sent, and would come back for ever.
   void encode(const CodecSpec& spec, std::span<const std::uint64_t> keys,
               std::span<const float> values, std::byte* out);
   /// Owed to the key, added to `row` [dim].
   void add_to(std::uint64_t key, float* row) const noexcept;
   std::uint64_t forgotten() const noexcept { return forgotten_; }
+  /// Of rows owed, without their keys.
+  std::size_t bytes() const noexcept { return owed_.size() * block_rows_ * dim_ * sizeof(float); }
 
  private:
+  float* owed(std::size_t row) const noexcept {
+    return owed_[row / block_rows_].get() + row % block_rows_ * dim_;
+  }
+
   const std::uint32_t dim_;
   const std::size_t rows_max_;
-  std::unordered_map<std::uint64_t, std::size_t> places_;  ///< key -> row of owed_
-  std::vector<float> owed_;
+  const std::size_t block_rows_;
+  std::unordered_map<std::uint64_t, std::size_t> places_;  ///< key -> row
+  std::vector<std::unique_ptr<float[]>> owed_;             ///< in blocks: growing moves no row
   std::vector<float> wanted_;
   std::vector<float> sent_;
   std::uint64_t forgotten_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -205,6 +206,54 @@ TEST(ErrorFeedback, KeepsNoMoreRowsThanItMay) {
   std::vector<std::byte> bytes(25 * encoded_row_bytes(spec, 1));
   feedback.encode(spec, keys, ones, bytes.data());
   EXPECT_EQ(feedback.forgotten(), 15u);
+}
+
+TEST(ErrorFeedback, NeverHoldsMuchMoreThanItOwes) {
+  for (const std::uint32_t dim : {1u, 7u, 1000u, kDimMax}) {
+    const std::size_t rows_max = (256u << 10) / (4 * dim) + 1;  // just beyond a doubling
+    ErrorFeedback feedback(dim, rows_max);
+    const CodecSpec spec{Codec::kInt8};
+    const std::vector<float> ones(dim, 1.0f);
+    std::vector<std::byte> bytes(encoded_row_bytes(spec, dim));
+    for (std::uint64_t key = 0; key < rows_max + 3; ++key) {
+      feedback.encode(spec, std::vector{key}, ones, bytes.data());
+      if (key % 100 != 0) continue;
+      ASSERT_LT(feedback.bytes(), (key + 1) * 4 * dim + ErrorFeedback::kBlockBytes);
+    }
+    EXPECT_LT(feedback.bytes(), rows_max * 4 * dim + ErrorFeedback::kBlockBytes);
+    EXPECT_EQ(feedback.forgotten(), 3u);
+  }
+}
+
+TEST(ErrorFeedback, WhatIsNotFiniteIsSentOnceAndNotOwed) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr std::uint32_t kDim = 4;
+  for (const CodecSpec spec : {CodecSpec{Codec::kOneBit}, CodecSpec{Codec::kTopK, 2},
+                               CodecSpec{Codec::kInt8}, CodecSpec{Codec::kF16}}) {
+    for (const float bad : {kNan, kInf, -kInf, 3e38f}) {
+      ErrorFeedback feedback(kDim, 10);
+      const std::vector<std::uint64_t> key = {7};
+      std::vector<std::byte> bytes(encoded_row_bytes(spec, kDim));
+      std::vector<float> out(kDim);
+      feedback.encode(spec, key, std::vector<float>{1, bad, -1, 0.5f}, bytes.data());
+      ASSERT_TRUE(decode_rows(spec, bytes, kDim, out));
+      if (!std::isfinite(bad)) {
+        EXPECT_FALSE(std::all_of(out.begin(), out.end(), [](float x) { return std::isfinite(x); }))
+            << "it must not be hidden";
+      }
+      for (int step = 0; step < 3; ++step) {
+        feedback.encode(spec, key, std::vector<float>{1, 1, -1, 0.5f}, bytes.data());
+        ASSERT_TRUE(decode_rows(spec, bytes, kDim, out));
+        for (const float x : out)
+          EXPECT_TRUE(std::isfinite(x))
+              << "codec " << static_cast<int>(spec.codec) << " after " << bad;
+      }
+      std::vector<float> owed(kDim);
+      feedback.add_to(7, owed.data());
+      for (const float x : owed) EXPECT_TRUE(std::isfinite(x)) << "after " << bad;
+    }
+  }
 }
 
 }  // namespace
