@@ -39,6 +39,10 @@ bool codes_replies(Codec codec) noexcept {
   return codec != Codec::kOneBit && codec != Codec::kTopK;
 }
 
+tl::unexpected<Error> bad(const TableSchema& schema, const std::string& what) {
+  return fail(Errc::kInvalidArgument, "table '" + schema.name + "': " + what);
+}
+
 bool waits_for_clocks(const TableSchema& schema) noexcept {
   return schema.consistency != Consistency::kAsp;
 }
@@ -71,8 +75,7 @@ const TableState* ShardCore::table_of(std::uint32_t id) const {
   return it == tables_.end() ? nullptr : &it->second;
 }
 
-Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> keys,
-                        std::span<const float> values) const {
+Status ShardCore::check(const RequestHeader& r) const {
   if (!same_token(r.token, settings_.token))
     return fail(Errc::kPermissionDenied, "the token is not this job's");
   if (r.version != kWireVersion && !settings_.bugs.has("ps_version_ignored")) {
@@ -99,30 +102,35 @@ Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> k
                 "no table " + std::to_string(r.table) + " on this shard: open it first");
   if (r.kind == Kind::kClock || r.kind == Kind::kScan || r.kind == Kind::kTune) return {};
   const TableSchema& schema = table->schema();
-  const auto bad = [&](std::string what) {
-    return fail(Errc::kInvalidArgument, "table '" + schema.name + "': " + std::move(what));
-  };
   if (r.dim != schema.dim) {
-    return bad("dim " + std::to_string(r.dim) + " where the table has " +
-               std::to_string(schema.dim));
+    return bad(schema, "dim " + std::to_string(r.dim) + " where the table has " +
+                           std::to_string(schema.dim));
   }
-  if (std::uint64_t{r.n} * (8 + 4 * std::uint64_t{r.dim}) > kSegmentBytesMax) {
-    return bad(std::to_string(r.n) + " keys are more than one request may carry");
-  }
+  if (std::uint64_t{r.n} * (8 + 4 * std::uint64_t{r.dim}) > kSegmentBytesMax)
+    return bad(schema, std::to_string(r.n) + " keys are more than one request may carry");
+  return {};
+}
+
+Status ShardCore::check(const RequestHeader& r, std::span<const std::uint64_t> keys,
+                        std::span<const float> values) const {
+  DLRUN_TRY(check(r));
+  if (r.kind != Kind::kPull && r.kind != Kind::kPush) return {};
+  const TableSchema& schema = table_of(r.table)->schema();
   if (keys.size() != r.n)
-    return bad("n is " + std::to_string(r.n) + ", keys are " + std::to_string(keys.size()));
+    return bad(schema, "n is " + std::to_string(r.n) + ", keys are " + std::to_string(keys.size()));
   const std::size_t values_expected = r.kind == Kind::kPush ? std::size_t{r.n} * r.dim : 0;
   if (values.size() != values_expected) {
-    return bad(std::to_string(values.size()) + " values where " + std::to_string(values_expected) +
-               " belong");
+    return bad(schema, std::to_string(values.size()) + " values where " +
+                           std::to_string(values_expected) + " belong");
   }
   if (r.kind == Kind::kPull && !codes_replies(r.codec.codec))
-    return bad("replies do not come in codec " + std::to_string(static_cast<int>(r.codec.codec)));
+    return bad(schema,
+               "replies do not come in codec " + std::to_string(static_cast<int>(r.codec.codec)));
   if (schema.kind == KeyKind::kDense) {
     for (const std::uint64_t key : keys) {
       if (key >= schema.rows) {
-        return bad("row " + std::to_string(key) + " of a dense table of " +
-                   std::to_string(schema.rows) + " rows");
+        return bad(schema, "row " + std::to_string(key) + " of a dense table of " +
+                               std::to_string(schema.rows) + " rows");
       }
     }
   }
@@ -143,6 +151,11 @@ Status ShardCore::check_slots(const RequestHeader& r, std::span<const std::uint6
                                        ", not to this one: refetch the slot map");
   }
   return {};
+}
+
+void ShardCore::refuse(Asker asker, const RequestHeader& request, Error error,
+                       Effects& effects) const {
+  effects.push_back(answer(asker, request, tl::unexpected(std::move(error))));
 }
 
 void ShardCore::on_request(Asker asker, const RequestHeader& request,

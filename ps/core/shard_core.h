@@ -31,7 +31,12 @@
 ///   kFailedPrecondition (clock rules above, or a worker that has left); kUnsupported (version);
 ///   kInvalidArgument. Never throws.
 /// Bounds: ShardSettings.
-/// Threads: single owner; borrows spans during the call.
+/// Effects: Replies, with one exception: the values of a pull go straight to a ReplySink where there
+/// is one, in the middle of the call, so before its other effects: through a buffer they would be
+/// copied once more, and copies are most of what a pull of many rows costs. It is asked nothing
+/// that a decision depends on, and no state depends on its answer.
+/// Threads: single owner; borrows spans during the call. Keys are read more than once: nobody may
+/// change them meanwhile.
 
 #include <array>
 #include <cstdint>
@@ -104,6 +109,10 @@ class ShardCore {
   /// owners.
   ShardCore(ShardSettings settings, SlotMap map);
 
+  /// What on_request() would refuse without a look at keys and values: before they are decoded.
+  Status check(const RequestHeader& request) const;
+  /// A request whose values could not be decoded, say.
+  void refuse(Asker asker, const RequestHeader& request, Error error, Effects& effects) const;
   /// Appends the reply now, or parks a pull or scan that must wait for clocks. A retry of what is
   /// parked replaces it.
   void on_request(Asker asker, const RequestHeader& request, std::span<const std::uint64_t> keys,

@@ -11,18 +11,16 @@ namespace {
 
 constexpr int kRequestsPerStep = 64;
 
-/// The frame as T's: in place when it is aligned, else copied to `aligned`. false: not a whole
-/// number of T's.
-template <class T>
-bool view_as(const transport::Message& message, std::size_t index, std::vector<T>& aligned,
-             std::span<const T>& out) {
-  out = {};
-  if (index >= message.size() || message[index].size == 0) return true;
-  const transport::Frame& frame = message[index];
-  if (frame.size % sizeof(T) != 0) return false;
-  const std::size_t n = frame.size / sizeof(T);
-  if (reinterpret_cast<std::uintptr_t>(frame.data) % alignof(T) == 0) {
-    out = {reinterpret_cast<const T*>(frame.data), n};
+/// Frame 2 as floats: in place when it is aligned, else copied to `aligned`. false: not a whole
+/// number of them.
+bool view_values(const transport::Message& message, std::vector<float>& aligned,
+                 std::span<const float>& out) {
+  if (message.size() < 3 || message[2].size == 0) return true;
+  const transport::Frame& frame = message[2];
+  if (frame.size % sizeof(float) != 0) return false;
+  const std::size_t n = frame.size / sizeof(float);
+  if (reinterpret_cast<std::uintptr_t>(frame.data) % alignof(float) == 0) {
+    out = {reinterpret_cast<const float*>(frame.data), n};
     return true;
   }
   aligned.resize(n);
@@ -80,28 +78,51 @@ void ShardLoop::serve(const transport::Incoming& incoming) {
   const transport::Message& message = incoming.message;
   if (message.empty()) return;
   const auto header = wire::decode_ps_request({message[0].data, message[0].size});
-  std::span<const std::uint64_t> keys;
   std::span<const float> values;
   const bool coded = header && header->codec.codec != Codec::kF32;
-  if (!header || message.size() > 3 || !view_as(message, 1, keys_, keys) ||
-      (!coded && !view_as(message, 2, values_, values))) {
+  const auto keys = copy_keys(message);
+  if (!header || message.size() > 3 || !keys ||
+      (!coded && !view_values(message, values_, values))) {
     ++stats_.undecodable;
     return;
   }
   ++stats_.requests;
-  if (coded && message.size() == 3) values = decode_values(*header, message[2]);
-  core_.on_request(incoming.peer, *header, keys, values, clock_->now(), effects_);
+  // Not for somebody without the token, nor for a table of another shape.
+  if (coded && message.size() == 3 && core_.check(*header)) {
+    const auto decoded = decode_values(*header, message[2]);
+    if (!decoded) {
+      core_.refuse(incoming.peer, *header, decoded.error(), effects_);
+      return perform();
+    }
+    values = *decoded;
+  }
+  core_.on_request(incoming.peer, *header, *keys, values, clock_->now(), effects_);
   perform();
 }
 
-/// Empty when they are not what the header says: the core then refuses the request.
-std::span<const float> ShardLoop::decode_values(const RequestHeader& header,
-                                                const transport::Frame& frame) {
-  const std::uint64_t n = std::uint64_t{header.n} * header.dim;
-  if (header.dim == 0 || header.dim > kDimMax || n > kSegmentBytesMax / sizeof(float)) return {};
-  values_.resize(n);
-  if (!decode_rows(header.codec, {frame.data, frame.size}, header.dim, values_)) return {};
-  return values_;
+/// The core reads them more than once, and where the frame lies the client may write.
+std::optional<std::span<const std::uint64_t>> ShardLoop::copy_keys(
+    const transport::Message& message) {
+  if (message.size() < 2 || message[1].size == 0) return std::span<const std::uint64_t>();
+  const transport::Frame& frame = message[1];
+  if (frame.size % sizeof(std::uint64_t) != 0 || frame.size > kSegmentBytesMax) return std::nullopt;
+  const std::size_t n = frame.size / sizeof(std::uint64_t);
+  if (keys_.size() < n) keys_.resize(n);
+  std::memcpy(keys_.data(), frame.data, frame.size);
+  return std::span<const std::uint64_t>(keys_.data(), n);
+}
+
+/// Of a request that passed check(): no more than a segment.
+Result<std::span<const float>> ShardLoop::decode_values(const RequestHeader& header,
+                                                        const transport::Frame& frame) {
+  if (header.kind != Kind::kPush)
+    return fail(Errc::kInvalidArgument, "values in a request that brings none");
+  values_.resize(std::size_t{header.n} * header.dim);
+  if (const Status decoded =
+          decode_rows(header.codec, {frame.data, frame.size}, header.dim, values_);
+      !decoded)
+    return fail(Errc::kInvalidArgument, "the values of a push: " + decoded.error().context);
+  return std::span<const float>(values_);
 }
 
 transport::Frame ShardLoop::frame_of(const ReplyHeader& header, std::vector<float> values) {

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "ps/core/shard_core.h"
@@ -45,7 +47,9 @@ class ShardLoop {
   struct Sink;
   void serve(const transport::Incoming& incoming);
   void perform();
-  std::span<const float> decode_values(const RequestHeader& header, const transport::Frame& frame);
+  std::optional<std::span<const std::uint64_t>> copy_keys(const transport::Message& message);
+  Result<std::span<const float>> decode_values(const RequestHeader& header,
+                                               const transport::Frame& frame);
   transport::Frame frame_of(const ReplyHeader& header, std::vector<float> values);
 
   ShardCore core_;
@@ -54,8 +58,8 @@ class ShardLoop {
   std::shared_ptr<const Clock> clock_;
   Effects effects_;
   ReplyBuffers replies_;
-  std::vector<std::uint64_t> keys_;  ///< where a frame is not aligned
-  std::vector<float> values_;        ///< or came in another codec
+  std::vector<std::uint64_t> keys_;  ///< of a request: a copy
+  std::vector<float> values_;        ///< where a frame is not aligned, or came in another codec
   Stats stats_;
 };
 
