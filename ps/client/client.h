@@ -14,8 +14,8 @@
 ///   kPermissionDenied at once; kStaleEpoch when no newer view is to be had; kDeadlineExceeded with
 ///   the last refusal in the context: the effect of a push is then unknown, and this client will
 ///   not send it again.
-/// Bounds: bytes under way per shard <= credit_bytes; a request beyond it waits for credit, within
-/// its timeout.
+/// Bounds: bytes under way per shard <= credit_bytes (over shared memory also <= 1.5 MiB), or one
+/// segment that is larger by itself; a request beyond it waits for credit, within its timeout.
 /// Threads: all methods of Client are thread safe; a PendingCall belongs to one thread at a time.
 ///   No thread is started: whoever waits drives the traffic of all. Several clients per process are
 ///   fine; those that share a worker id must not both call clock().
@@ -42,7 +42,8 @@ struct ClientOptions {
   WorkerId worker = kNoWorker;
   ClientId client;  ///< 0 = drawn at random
   std::uint64_t credit_bytes = 32u << 20;
-  std::uint32_t segment_bytes_max = 8u << 20;  ///< at most kSegmentBytesMax
+  /// At most kSegmentBytesMax. 256 KiB to every shard as long as one is reached over shared memory.
+  std::uint32_t segment_bytes_max = 8u << 20;
   /// without a reply for this long: send again
   Duration retry_first = std::chrono::milliseconds(250);
   Duration retry_max = std::chrono::seconds(4);
@@ -148,6 +149,10 @@ class Client {
     std::uint64_t retries = 0;   ///< sent again
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;
+    /// Rows whose losses in kOneBit or kTopK are gone, since feedback_bytes_max is reached.
+    std::uint64_t forgotten = 0;
+    std::uint32_t links_shm = 0;  ///< shards that are reached over shared memory now
+    std::uint32_t links_socket = 0;
   };
   Stats stats() const;
 

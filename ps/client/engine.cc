@@ -1,11 +1,6 @@
 #include "ps/client/engine.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -19,40 +14,6 @@ constexpr Duration kLinkRetryFirst = std::chrono::milliseconds(2);
 constexpr Duration kLinkRetryMax = std::chrono::milliseconds(100);
 constexpr std::uint64_t kOpOverheadBytes = 512;
 constexpr int kRepliesPerTurn = 64;
-
-/// Does somebody listen at this Unix socket ("@name": an abstract one) on this host?
-bool answers(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path) return false;
-  std::memcpy(address.sun_path, path.data(), path.size());
-  if (path[0] == '@') address.sun_path[0] = '\0';
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() +
-                                           (path[0] == '@' ? 0 : 1));
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
-  const bool yes = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0;
-  ::close(fd);
-  return yes;
-}
-
-constexpr std::string_view kShmPrefix = "shm://";
-/// A ring of 2 MiB holds what is under way, and several segments of it, so that both sides work.
-constexpr std::uint64_t kShmCreditBytes = 1536u << 10;
-constexpr std::uint32_t kShmSegmentBytes = 256u << 10;
-
-/// A link that takes nothing for so long is tried another way, where there is one.
-constexpr Duration kLinkFailsFor = std::chrono::seconds(1);
-
-/// Where the shard is reached, the best first. Never empty.
-std::vector<std::string> endpoints_of(const ShardEndpoint& shard) {
-  std::vector<std::string> endpoints;
-  const std::string shm = shard.ipc + std::string(kShmSuffix);
-  if (!shard.ipc.empty() && answers(shm)) endpoints.push_back(std::string(kShmPrefix) + shm);
-  if (answers(shard.ipc)) endpoints.push_back("ipc://" + shard.ipc);
-  if (endpoints.empty() || !shard.tcp.empty()) endpoints.push_back(shard.tcp);
-  return endpoints;
-}
 
 /// Without an owner when the caller's array was borrowed: it may go once the call has ended.
 template <class T>
@@ -93,29 +54,26 @@ Engine::Engine(PsView view, ClientOptions options, std::unique_ptr<transport::Ch
 }
 
 void Engine::connect_links() {
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    Link& link = links_[i];
-    std::vector<std::string> endpoints = endpoints_of(view_.shards[i]);
-    if (endpoints == link.endpoints && link.peer != 0) continue;
-    link.endpoints = std::move(endpoints);
-    connect(link, 0);
-  }
+  for (std::size_t i = 0; i < links_.size(); ++i)
+    links_[i].place(*channel_, view_.shards[i], options_.credit_bytes, now());
+  suit_links();
+  due_ = now();  // a better link may be there
 }
 
-/// To the first endpoint from `first` on that can be dialled: no memory for a ring, then a socket.
-void Engine::connect(Link& link, std::size_t first) {
-  if (link.peer != 0) channel_->disconnect(link.peer);
-  link.peer = 0;  // each send then says kUnavailable, and the call its deadline
-  link.failing_since.reset();
-  for (std::size_t i = 0; i < link.endpoints.size() && link.peer == 0; ++i) {
-    link.choice = (first + i) % link.endpoints.size();
-    if (const auto peer = channel_->connect(link.endpoint())) link.peer = *peer;
-  }
-  link.shm = link.endpoint().rfind(kShmPrefix, 0) == 0;
-  link.credit = link.shm ? std::min(options_.credit_bytes, kShmCreditBytes) : options_.credit_bytes;
-  const bool any = std::any_of(links_.begin(), links_.end(), [](const Link& l) { return l.shm; });
+void Engine::suit_links() {
+  const bool any =
+      std::any_of(links_.begin(), links_.end(), [](const ShardLink& link) { return link.shm(); });
   segment_bytes_ =
       any ? std::min(options_.segment_bytes_max, kShmSegmentBytes) : options_.segment_bytes_max;
+}
+
+/// Another link leads to the shard: what the one before had taken goes again, at once.
+void Engine::resend(ShardId shard, TimePoint start) {
+  suit_links();
+  for (auto& [request, op] : ops_) {
+    if (op.sent && op.shard == shard && op.next_send != TimePoint::max()) op.next_send = start;
+  }
+  due_ = std::min(due_, start);
 }
 
 std::shared_ptr<Call> Engine::make_call(const char* verb, const std::string& table,
@@ -311,12 +269,15 @@ void Engine::pump(TimePoint start) {
 }
 
 void Engine::retry_and_expire(TimePoint start) {
+  for (std::uint32_t i = 0; i < links_.size(); ++i) {
+    if (links_[i].try_best(*channel_, start)) resend(ShardId{i}, start);
+  }
   due_ = TimePoint::max();
   for (auto it = ops_.begin(); it != ops_.end();) {
     Op& op = it->second;
     if (op.call->deadline <= start) {
       const std::shared_ptr<Call> call = op.call;
-      Link& link = links_[op.shard.value];
+      const ShardLink& link = links_[op.shard.value];
       std::string text = call->what() + ": no answer from shard " + std::to_string(op.shard.value) +
                          " (" + link.endpoint() + ") in time, sent " + std::to_string(op.attempts) +
                          " times";
@@ -365,7 +326,7 @@ void Engine::send_queued(TimePoint start) {
 
 // Credit, and for a push a sequence: both or nothing.
 bool Engine::admit(Op& op) {
-  const Link& link = links_[op.shard.value];
+  const ShardLink& link = links_[op.shard.value];
   if (link.bytes != 0 && link.bytes + op.bytes > link.credit) return false;
   const bool numbered = op.header.kind == Kind::kPush || op.header.kind == Kind::kTune;
   if (!numbered || op.header.sequence != 0) return true;
@@ -387,20 +348,18 @@ void Engine::send(Op& op, TimePoint start) {
   if (!s.values.empty()) message.push_back(frame_of(op.segment, s.values, s.own_values));
   if (!s.encoded.empty())
     message.push_back(frame_of(op.segment, std::span<const std::byte>(s.encoded), s.encoded));
-  Link& link = links_[op.shard.value];
+  ShardLink& link = links_[op.shard.value];
   if (const Status sent = channel_->send(link.peer, message); !sent) {
     op.refusal = sent.error().to_string();
-    if (sent.error().code == Errc::kUnavailable) {
-      if (!link.failing_since) link.failing_since = start;
-      if (start - *link.failing_since > kLinkFailsFor) connect(link, link.choice + 1);
-    }
+    if (sent.error().code == Errc::kUnavailable && link.refused(*channel_, start))
+      resend(op.shard, start);
     // Nobody was bothered: the pace of links, not that of retries.
     op.next_send = start + jittered(std::min(op.backoff, kLinkRetryMax));
     if (op.backoff < kLinkRetryMax) op.backoff *= 2;
     due_ = std::min(due_, op.next_send);
     return;
   }
-  link.failing_since.reset();
+  link.took();
   for (const transport::Frame& frame : message) stats_.bytes_sent += frame.size;
   if (!op.sent) {
     op.sent = true;
@@ -533,6 +492,7 @@ void Engine::release(Op& op) {
 }
 
 void Engine::finish(Ops::iterator it) {
+  links_[it->second.shard.value].answered();
   release(it->second);
   ops_.erase(it);
 }
@@ -613,7 +573,12 @@ void Engine::set_clock(std::uint32_t table, std::uint64_t clock) {
 
 Client::Stats Engine::stats() const {
   const Lock lock(mutex_);
-  return stats_;
+  Client::Stats stats = stats_;
+  for (const ShardLink& link : links_) ++(link.shm() ? stats.links_shm : stats.links_socket);
+  for (const auto& [table, codecs] : codecs_) {
+    if (codecs.feedback != nullptr) stats.forgotten += codecs.feedback->forgotten();
+  }
+  return stats;
 }
 
 }  // namespace dlrun::ps

@@ -9,7 +9,8 @@
 ///   with the same sequence). 4: another refusal, or the deadline.
 /// Waiting: one of the waiting threads leads (it alone touches the channel, outside the lock while
 /// it blocks); the others wait for it.
-/// Bounds: bytes of sent ops per shard <= credit_bytes; open sequences < kSequencesOpenMax.
+/// Bounds: bytes of sent ops per shard <= ShardLink::credit (credit_bytes; less over shared memory),
+/// or one op that is larger by itself; open sequences < kSequencesOpenMax.
 /// Threads: all methods lock.
 
 #include <condition_variable>
@@ -20,12 +21,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "ps/client/client.h"
 #include "ps/client/partition.h"
+#include "ps/client/shard_link.h"
 #include "ps/core/value_codec.h"
 #include "runtime/base/rng.h"
 #include "runtime/transport/recycler.h"
@@ -33,10 +34,6 @@
 #include "runtime/wire/ps_codec.h"
 
 namespace dlrun::ps {
-
-/// A shard that serves the abstract Unix socket "@name" may serve shared memory at "@name" with
-/// this appended: a client looks there first, and takes a socket where that does not come up.
-inline constexpr std::string_view kShmSuffix = "-shm";
 
 /// What requests are made of, kept from one to the next.
 struct RequestMemory {
@@ -125,16 +122,6 @@ class Engine {
     Duration backoff{0};
     std::string refusal;
   };
-  struct Link {
-    transport::PeerId peer = 0;          ///< 0: none of the endpoints is one
-    std::vector<std::string> endpoints;  ///< the best first
-    std::size_t choice = 0;              ///< of them
-    bool shm = false;
-    std::optional<TimePoint> failing_since;
-    std::uint64_t bytes = 0;
-    std::uint64_t credit = 0;
-    const std::string& endpoint() const { return endpoints[choice]; }
-  };
   struct Codecs {
     CodecSpec push;
     CodecSpec pull;
@@ -162,7 +149,8 @@ class Engine {
   void drop_ops(const Call& call);
   void install(PsView view);
   void connect_links();
-  void connect(Link& link, std::size_t first);
+  void suit_links();
+  void resend(ShardId shard, TimePoint start);
   void release(Op& op);
   Duration jittered(Duration d) {
     return Duration{
@@ -177,7 +165,7 @@ class Engine {
   PsView view_;
   std::optional<PsView> next_view_;
   std::unique_ptr<transport::Channel> channel_;
-  std::vector<Link> links_;  ///< by shard
+  std::vector<ShardLink> links_;  ///< by shard
   std::uint32_t segment_bytes_ = 0;
   std::vector<char> blocked_;  ///< by shard, in pump()
   std::shared_ptr<RequestMemory> memory_ = std::make_shared<RequestMemory>();

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 #include <map>
+#include <set>
 
 #include "ps/client/engine.h"
 #include "ps/core/value_codec.h"
@@ -103,6 +104,7 @@ TEST_P(AnyFaultyCluster, WhatOneBitLosesIsOwedOnceHoweverOftenAPushIsSent) {
   const auto client = Client::connect(cluster.view, options).value();
   constexpr std::uint32_t kDim = 4;
   const Table table = client->open_table(sum_schema("t", kDim), kLong).value();
+  // What the codec does is value_codec_test's matter; here it says how often it was done.
   const CodecSpec one_bit{Codec::kOneBit};
   ASSERT_TRUE(client->set_codecs(table, one_bit, {}));
   std::vector<std::uint64_t> keys(30);
@@ -301,6 +303,125 @@ TEST(ClientFault, ALinkThatDoesNotComeUpIsReplacedByASocket) {
   loop.wake();
   shard.join();
   ::close(deaf);
+}
+
+/// Shared memory that does not work while `sick`, as far as a client can see.
+class SickTransport final : public transport::Transport {
+ public:
+  std::atomic<bool> sick = true;
+  Result<std::unique_ptr<transport::Channel>> listen(
+      const transport::ListenOptions& options) override {
+    return inner_.listen(options);
+  }
+  Result<std::unique_ptr<transport::Channel>> dial(const transport::DialOptions& options) override {
+    DLRUN_ASSIGN(auto channel, inner_.dial(options));
+    return std::unique_ptr<transport::Channel>(
+        std::make_unique<SickChannel>(std::move(channel), sick));
+  }
+
+ private:
+  struct SickChannel final : transport::Channel {
+    SickChannel(std::unique_ptr<Channel> channel, const std::atomic<bool>& is_sick)
+        : inner(std::move(channel)), sick(is_sick) {}
+    Result<transport::PeerId> connect(const std::string& endpoint) override {
+      DLRUN_ASSIGN(const transport::PeerId peer, inner->connect(endpoint));
+      if (endpoint.rfind("shm://", 0) == 0) rings.insert(peer);
+      return peer;
+    }
+    void disconnect(transport::PeerId peer) override { inner->disconnect(peer); }
+    Status send(transport::PeerId peer, const transport::Message& message) override {
+      if (sick && rings.contains(peer)) return fail(Errc::kUnavailable, "sick");
+      return inner->send(peer, message);
+    }
+    Result<std::optional<transport::Incoming>> receive(Duration timeout) override {
+      return inner->receive(timeout);
+    }
+    void wake() noexcept override { inner->wake(); }
+    std::vector<std::string> endpoints() const override { return inner->endpoints(); }
+    std::unique_ptr<Channel> inner;
+    const std::atomic<bool>& sick;
+    std::set<transport::PeerId> rings;
+  };
+  transport::ZmqTransport inner_;
+};
+
+struct AdvancedClock final : Clock {
+  TimePoint now() const override { return real.now() + ahead.load(); }
+  WallTime wall() const override { return real.wall(); }
+  SystemClock real;
+  std::atomic<Duration> ahead{Duration{0}};
+};
+
+TEST(ClientFault, ALinkComesBackToSharedMemoryOnceThatWorksAgain) {
+  const std::string name = "@dlrun-test-back-" + std::to_string(::getpid());
+  const auto transport = std::make_shared<SickTransport>();
+  const auto clock = std::make_shared<AdvancedClock>();
+  auto channel =
+      transport->listen({.bind = {"ipc://" + name, "shm://" + name + std::string(kShmSuffix)}})
+          .value();
+  const PsView view{.map = SlotMap::even(1, {1, 1}),
+                    .shards = {{.shard = ShardId{0}, .tcp = "", .ipc = name}},
+                    .token = kToken,
+                    .workers = 1};
+  std::atomic<bool> stop = false;
+  ShardLoop loop(ShardCore({.token = kToken, .workers = 1}, view.map), std::move(channel),
+                 std::make_shared<SystemClock>());
+  std::thread shard([&] {
+    while (!stop) ASSERT_TRUE(loop.step(Duration{-1}));
+  });
+  {
+    const auto client = Client::connect(view, {.transport = transport, .clock = clock}).value();
+    EXPECT_EQ(client->stats().links_shm, 1u) << "which it tries first";
+    const auto table = client->open_table(sum_schema("t", 1), kLong);
+    ASSERT_TRUE(table) << table.error().to_string();
+    float pushed = 0;
+    const auto push = [&] {
+      ASSERT_TRUE(
+          client->push(*table, std::vector<std::uint64_t>{7}, std::vector<float>{1}, kLong));
+      std::vector<float> out(1);
+      ASSERT_TRUE(client->pull(*table, std::vector<std::uint64_t>{7}, out, kLong));
+      EXPECT_EQ(out[0], ++pushed);
+    };
+    const auto on_sockets = [&] { return client->stats().links_socket == 1; };
+    push();
+    EXPECT_TRUE(on_sockets());
+    // Tried in vain after a minute: it is left at once.
+    clock->ahead = seconds(61);
+    const TimePoint start = clock->now();
+    push();
+    EXPECT_TRUE(on_sockets());
+    EXPECT_LT(clock->now() - start, ShardLink::kFailsFor);
+    transport->sick = false;
+    clock->ahead = seconds(61 + 61);
+    push();
+    EXPECT_TRUE(on_sockets()) << "after a trial in vain it takes two minutes";
+    clock->ahead = seconds(61 + 122);
+    push();
+    EXPECT_EQ(client->stats().links_shm, 1u);
+    EXPECT_EQ(client->stats().links_socket, 0u);
+    push();
+    transport->sick = true;  // and again
+    push();
+    EXPECT_TRUE(on_sockets());
+    transport->sick = false;
+    PsView newer = view;
+    newer.map.epoch = {1, 2};
+    // A new view is a reason to look at once.
+    stop = true;
+    loop.wake();
+    shard.join();
+    ASSERT_TRUE(loop.install_map(newer.map));
+    stop = false;
+    shard = std::thread([&] {
+      while (!stop) ASSERT_TRUE(loop.step(Duration{-1}));
+    });
+    ASSERT_TRUE(client->set_view(newer));
+    push();
+    EXPECT_EQ(client->stats().links_shm, 1u);
+  }
+  stop = true;
+  loop.wake();
+  shard.join();
 }
 
 double cpu_seconds() {

@@ -210,7 +210,8 @@ TEST_P(AnyCluster, PushesUnderWayEndInAnyOrderAndCanBeGivenUp) {
 }
 
 /// Every mode x every codec of a push x every codec of a pull (x every transport): what arrives is
-/// what the codecs make of it, exactly.
+/// what the codecs make of it, exactly. Of the way, that is: whether the codecs are right is asked
+/// in value_codec_test.
 TEST_P(AnyCluster, EveryCodecInEveryMode) {
   constexpr std::uint32_t kDim = 9;
   Cluster cluster(GetParam(), 2, 1);
