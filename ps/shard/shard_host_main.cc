@@ -98,7 +98,7 @@ transport::ListenOptions listen_options(const std::string& address) {
   const bool v6 = address.find(':') != std::string::npos && address.front() != '[';
   const std::string name = random_name();
   return {.bind = {"tcp://" + (v6 ? "[" + address + "]" : address) + ":*", "ipc://" + name,
-                   "shm://" + name + "-shm"}};  // clients look there first: ps/client/engine.h
+                   "shm://" + name + "-shm"}};  // clients look there first: ps/client/shard_link.h
 }
 
 /// Blocks TERM and INT in this thread and all that it starts; restores at the end.
