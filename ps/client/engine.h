@@ -9,8 +9,8 @@
 ///   with the same sequence). 4: another refusal, or the deadline.
 /// Waiting: one of the waiting threads leads (it alone touches the channel, outside the lock while
 /// it blocks); the others wait for it.
-/// Bounds: bytes of sent ops per shard <= ShardLink::credit (credit_bytes; less over shared memory),
-/// or one op that is larger by itself; open sequences < kSequencesOpenMax.
+/// Bounds: bytes of sent ops per shard <= ShardLink::credit (credit_bytes; less over shared
+/// memory), or one op that is larger by itself; open sequences < kSequencesOpenMax.
 /// Threads: all methods lock.
 
 #include <condition_variable>

@@ -31,10 +31,9 @@
 ///   kFailedPrecondition (clock rules above, or a worker that has left); kUnsupported (version);
 ///   kInvalidArgument. Never throws.
 /// Bounds: ShardSettings.
-/// Effects: Replies, with one exception: the values of a pull go straight to a ReplySink where there
-/// is one, in the middle of the call, so before its other effects: through a buffer they would be
-/// copied once more, and copies are most of what a pull of many rows costs. It is asked nothing
-/// that a decision depends on, and no state depends on its answer.
+/// Effects: Replies, with one exception: the values of a pull go straight to a ReplySink where
+/// there is one, in the middle of the call, so before its other effects. Through a buffer they
+/// would be copied once more. No decision and no state depends on what it does.
 /// Threads: single owner; borrows spans during the call. Keys are read more than once: nobody may
 /// change them meanwhile.
 
