@@ -1,7 +1,7 @@
 // What jobs cost the coordinator in memory.
 //   running, queued: resident set of a real coordinator with so many jobs more, per job.
 //   finished: a coordinator and an agent whose programs end at once, in this process over a durable
-//     store, until 200,000 jobs have ended.
+//     store, with the daemons' settings of malloc, until 200,000 jobs have ended.
 //   What is remembered of a finished job has fixed bounds (idempotency keys, the newest views,
 //     tombstones): one figure is the growth to 100,000, the other is taken between there, where all
 //     of them are full, and the end.
@@ -15,6 +15,7 @@
 #include "bench/actor/in_process.h"
 #include "bench/cluster/bench_cluster.h"
 #include "bench/report/report.h"
+#include "runtime/node/daemon.h"
 
 namespace dlrun::bench {
 namespace {
@@ -59,6 +60,7 @@ PerJob live_jobs(int running, int queued) {
 
 static int measure(int argc, char** argv) {
   using namespace dlrun::bench;
+  dlrun::node::keep_memory_small();
   const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
   Figure running{"memory", "running_job_kib",   "KiB",         Better::kLess, {}, "none",
                  {},       "an absolute bound", Must{{}, 64.0}};
