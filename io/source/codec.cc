@@ -136,6 +136,8 @@ class ZstdDecoder final : public Decoder {
     if (context_ == nullptr) return fail(Errc::kResourceExhausted, "no memory for a decoder");
     ::ZSTD_DCtx_reset(context_, ZSTD_reset_session_only);
     ::ZSTD_DCtx_setParameter(context_, ZSTD_d_windowLogMax, 27);  // 128 MiB, kDecoderBytesMax
+    head_.clear();
+    made_ = 0;
     return {};
   }
   Result<Step> step(std::string_view in, std::span<char> out) override {
@@ -148,11 +150,27 @@ class ZstdDecoder final : public Decoder {
           why == ZSTD_error_memory_allocation || why == ZSTD_error_frameParameter_windowTooLarge;
       return fail(memory ? Errc::kResourceExhausted : Errc::kCorrupt, ::ZSTD_getErrorName(code));
     }
+    head_.append(in.substr(0, std::min(from.pos, kHeadBytes - head_.size())));
+    made_ += to.pos;
+    if (code == 0) DLRUN_TRY(check_size());
     return Step{from.pos, to.pos, code == 0};
   }
 
  private:
+  static constexpr std::size_t kHeadBytes = 18;  ///< the longest frame header, RFC 8878 3.1.1
+
+  /// libzstd asks for the promised size only where the last block is not empty.
+  Status check_size() const {
+    const unsigned long long said = ::ZSTD_getFrameContentSize(head_.data(), head_.size());
+    if (said == ZSTD_CONTENTSIZE_UNKNOWN || said == ZSTD_CONTENTSIZE_ERROR || said == made_)
+      return {};
+    return fail(Errc::kCorrupt, "a frame of " + std::to_string(made_) +
+                                    " bytes, where its header says " + std::to_string(said));
+  }
+
   ZSTD_DCtx* context_;
+  std::string head_;        ///< the frame's first bytes, kHeadBytes at most
+  std::uint64_t made_ = 0;  ///< of this frame
 };
 
 }  // namespace

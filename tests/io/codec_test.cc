@@ -190,6 +190,16 @@ TEST(Codec, AChangedByteIsFoundByTheChecksum) {
   }
 }
 
+TEST(Codec, AZstdFrameThatIsShorterThanItsHeaderSaysIsRefusedHoweverItIsRead) {
+  // One segment, a content of nine bytes; its last block is raw and empty.
+  const std::string bytes("\x28\xb5\x2f\xfd\x20\x09\x01\x00\x00", 9);
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{1} << 16}) {
+    Error error;
+    EXPECT_EQ(read_all(bytes, piece, &error), "");
+    EXPECT_EQ(error.code, Errc::kCorrupt) << piece;
+  }
+}
+
 TEST(Codec, RefusesAFileThatNeedsTooMuchMemory) {
   // A frame that declares a window of 2 GiB: descriptor without single segment, exponent 21.
   const std::string frame = std::string("\x28\xb5\x2f\xfd\x00\xa8", 6) + std::string("\x01\0\0", 3);

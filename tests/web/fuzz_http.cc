@@ -58,6 +58,11 @@ class Control final : public cluster::ControlApi {
     if (std::holds_alternative<cluster::ListEvents>(request))
       return reply(cluster::ApiReply(
           cluster::EventList{{{.sequence = 1, .job = JobId{1}, .kind = "job_submitted"}}, 1}));
+    if (std::holds_alternative<cluster::HoldJob>(request) ||
+        std::holds_alternative<cluster::RequeueJob>(request))
+      return reply(cluster::ApiReply(cluster::JobAck{}));
+    if (std::holds_alternative<cluster::ExpelNode>(request))
+      return reply(cluster::ApiReply(cluster::ExpelAck{}));
     reply(cluster::ApiReply(cluster::Health{}));
   }
   std::shared_ptr<void> subscribe(std::function<void(JobId)>) override {
