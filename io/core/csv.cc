@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/core/input_rules.h"
 #include "io/core/text.h"
 
 namespace dlrun::io {
@@ -96,12 +97,8 @@ CsvParser::CsvParser(const Schema& schema, CsvOptions options)
 
 Result<std::unique_ptr<CsvParser>> CsvParser::make(const Schema& schema, CsvOptions options) {
   DLRUN_TRY(check_schema(schema));
-  for (const FieldSpec& field : schema)
-    if (field.width != 1)
-      return fail(Errc::kInvalidArgument, "field " + quoted(field.name) + ": csv has no lists");
-  const char d = options.delimiter;
-  if (d == '"' || d == '\r' || d == '\n' || d == 0)
-    return fail(Errc::kInvalidArgument, "a csv delimiter that is a quote, CR, LF or NUL");
+  if (const auto bad = csv_problem(schema, options.delimiter))
+    return fail(Errc::kInvalidArgument, bad->field + ": " + bad->text);
   return std::unique_ptr<CsvParser>(new CsvParser(schema, std::move(options)));
 }
 

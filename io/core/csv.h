@@ -27,7 +27,7 @@ struct CsvOptions {
 
 class CsvParser final : public LineParser {
  public:
-  /// kInvalidArgument: check_schema; a list field; a delimiter that is a quote, CR, LF or NUL.
+  /// kInvalidArgument: check_schema; csv_problem (a list, a delimiter).
   static Result<std::unique_ptr<CsvParser>> make(const Schema& schema, CsvOptions options);
   void prepare(Table& table) const override;
 

@@ -49,15 +49,16 @@ const char* type_name(FieldType type) {
 
 Status check_schema(const Schema& schema) {
   const auto wrong = [](const std::string& what) { return fail(Errc::kInvalidArgument, what); };
-  if (schema.empty()) return wrong("a schema without fields");
-  if (schema.size() > kFieldsMax) return wrong("more than 65536 fields");
+  if (schema.empty()) return wrong("no column");
+  if (schema.size() > kFieldsMax) return wrong("more than 65536 columns");
   std::set<std::string_view> names;
   for (const FieldSpec& field : schema) {
-    if (!names.insert(field.name).second) return wrong("two fields named " + quoted(field.name));
+    if (!names.insert(field.name).second)
+      return wrong("two columns are named " + quoted(field.name));
     if (field.type != FieldType::kDictionary) continue;
     const std::set<std::string_view> values(field.dictionary.begin(), field.dictionary.end());
     if (values.empty() || values.size() != field.dictionary.size())
-      return wrong("field " + quoted(field.name) + ": a dictionary that is empty or repeats");
+      return wrong(quoted(field.name) + ": a dictionary that is empty or repeats a word");
   }
   return {};
 }

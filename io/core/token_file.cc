@@ -2,26 +2,14 @@
 
 #include <algorithm>
 
+#include "io/core/input_rules.h"
 #include "io/core/little.h"
 
 namespace dlrun::io {
 
-namespace {
-constexpr std::uint64_t kSequenceMax = 1u << 24;
-}
-
 Result<std::unique_ptr<TokenParser>> TokenParser::make(TokenOptions options) {
-  const auto inside = [&](std::int32_t id) {
-    return id >= 0 && static_cast<std::uint32_t>(id) < options.vocabulary;
-  };
-  if (options.vocabulary == 0 || options.vocabulary > 0x7fffffffu)
-    return fail(Errc::kInvalidArgument, "a vocabulary must be between 1 and 2^31 - 1");
-  if (options.sequence_length > kSequenceMax)
-    return fail(Errc::kInvalidArgument, "a sequence of more than 2^24 tokens");
-  if (options.sequence_length == 0 && !inside(options.separator))
-    return fail(Errc::kInvalidArgument, "the separator is outside the vocabulary");
-  if (options.tail == TokenOptions::Tail::kPad && !inside(options.padding))
-    return fail(Errc::kInvalidArgument, "the padding is outside the vocabulary");
+  if (const auto bad = tokens_problem(options))
+    return fail(Errc::kInvalidArgument, bad->field + ": " + bad->text);
   return std::unique_ptr<TokenParser>(new TokenParser(options));
 }
 

@@ -18,7 +18,7 @@ namespace dlrun::io {
 
 class TokenParser final : public TableParser {
  public:
-  /// kInvalidArgument: a separator or padding outside the vocabulary, a sequence of more than 2^24.
+  /// kInvalidArgument: tokens_problem.
   static Result<std::unique_ptr<TokenParser>> make(TokenOptions options);
   void prepare(Table& table) const override;
   ParseProgress parse(std::string_view bytes, std::uint64_t offset, bool last,

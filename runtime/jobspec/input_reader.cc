@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "io/core/column_text.h"
+#include "io/core/input_rules.h"
 #include "runtime/jobspec/job_reader.h"
 #include "runtime/jobspec/units.h"
 #include "runtime/jobspec/words.h"
@@ -16,7 +17,6 @@ namespace {
 constexpr std::array<std::string_view, 11> kFormats = {
     "libsvm",    "libffm",   "csv", "tsv", "jsonl", "tfrecord",
     "tfexample", "recordio", "npy", "idx", "tokens"};
-constexpr std::uint64_t kRecordBytesMost = 64u << 20;
 
 io::Format format_of(std::string_view word, bool columns) {
   if (word == "libffm") return io::Format::kLibffm;
@@ -63,6 +63,7 @@ void JobReader::input(const Node::Member& member) {
   std::string format;
   constexpr auto kU64Max = std::numeric_limits<std::uint64_t>::max();
   constexpr auto kI32Max = std::numeric_limits<std::int32_t>::max();
+  constexpr io::InputLimits kMost = io::kInputLimits;
   table(member.value, where,
         {
             {"uri", [&](const Node& n) { input.uris.insert(input.uris.begin(), bytes(n, "uri")); }},
@@ -76,7 +77,7 @@ void JobReader::input(const Node::Member& member) {
              }},
             {"index_base",
              [&](const Node& n) {
-               input.index_base = integer<std::uint32_t>(n, "index_base", 0, 1);
+               input.index_base = integer<std::uint32_t>(n, "index_base", 0, kMost.index_base_max);
              }},
             {"delimiter",
              [&](const Node& n) {
@@ -84,7 +85,7 @@ void JobReader::input(const Node::Member& member) {
                delimiter = true;
                if (value == "tab")
                  input.delimiter = '\t';
-               else if (value.size() == 1 && value[0] != '\n' && value[0] != '\0')
+               else if (value.size() == 1)
                  input.delimiter = value[0];
                else
                  problem(n.at, "delimiter must be one character, or \"tab\"");
@@ -92,24 +93,23 @@ void JobReader::input(const Node::Member& member) {
             {"header", [&](const Node& n) { input.header = boolean(n, "header"); }},
             {"label_column",
              [&](const Node& n) {
-               input.label_column = integer<std::int32_t>(n, "label_column", -1, 1'000'000);
+               input.label_column =
+                   integer<std::int32_t>(n, "label_column", -1, kMost.label_column_max);
              }},
             {"batch_rows",
              [&](const Node& n) {
-               input.batch_rows = integer<std::uint32_t>(n, "batch_rows", 1, 1u << 20);
+               input.batch_rows = integer<std::uint32_t>(n, "batch_rows", 1, kMost.batch_rows_max);
              }},
             {"passes",
              [&](const Node& n) {
-               input.passes = integer<std::uint32_t>(n, "passes", 0, 1'000'000'000);
+               input.passes = integer<std::uint32_t>(n, "passes", 0, kMost.passes_max);
              }},
             {"shuffle", [&](const Node& n) { input.shuffle = boolean(n, "shuffle"); }},
             {"seed",
              [&](const Node& n) { input.seed = integer<std::uint64_t>(n, "seed", 0, kU64Max); }},
             {"split_bytes",
              [&](const Node& n) {
-               const std::int64_t value = size(n, "split_bytes");
-               if (value < 1) return problem(n.at, "split_bytes must be at least 1");
-               input.split_bytes = static_cast<std::uint64_t>(value);
+               input.split_bytes = static_cast<std::uint64_t>(size(n, "split_bytes"));
              }},
             {"on_bad_record",
              [&](const Node& n) {
@@ -123,10 +123,7 @@ void JobReader::input(const Node::Member& member) {
             {"quarantine", [&](const Node& n) { input.quarantine = bytes(n, "quarantine"); }},
             {"record_bytes_max",
              [&](const Node& n) {
-               const std::int64_t value = size(n, "record_bytes_max");
-               if (value < 1 || static_cast<std::uint64_t>(value) > kRecordBytesMost)
-                 return problem(n.at, "record_bytes_max must be 1 byte to 64MiB");
-               input.record_bytes_max = static_cast<std::uint64_t>(value);
+               input.record_bytes_max = static_cast<std::uint64_t>(size(n, "record_bytes_max"));
              }},
             {"columns",
              [&](const Node& n) {
@@ -175,7 +172,7 @@ void JobReader::input(const Node::Member& member) {
              [&](const Node& n) {
                of_tokens = n.at;
                input.tokens.vocabulary =
-                   integer<std::uint32_t>(n, "vocabulary", 1, static_cast<std::uint32_t>(kI32Max));
+                   integer<std::uint32_t>(n, "vocabulary", 1, kMost.vocabulary_max);
              }},
         },
         part);
@@ -215,9 +212,6 @@ void JobReader::read_columns(const Node& node, io::InputSpec& input) {
       problem(item.at, field.error().context);
       continue;
     }
-    const auto same = [&](const io::FieldSpec& other) { return other.name == field->name; };
-    if (std::any_of(input.columns.begin(), input.columns.end(), same))
-      problem(item.at, fmt::format("two columns are named '{}'", field->name));
     input.columns.push_back(std::move(*field));
   }
 }

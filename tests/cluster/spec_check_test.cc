@@ -66,6 +66,17 @@ TEST(SpecCheck, NamesTheFieldThatIsWrong) {
       {"role 'worker': after", [](JobSpec& s) { s.roles[0].after = {"worker"}; }},
       {"time_limit", [](JobSpec& s) { s.time_limit = Duration{-1}; }},
       {"input 'x': uris", [](JobSpec& s) { s.inputs.resize(1), s.inputs[0].name = "x"; }},
+      {"input 'x': columns",
+       [](JobSpec& s) {
+         s.inputs = {{.name = "x", .uris = {"/d"}, .format = io::Format::kTable}};
+         s.inputs[0].columns = {{.name = "a", .width = 0}};
+       }},
+      {"input 'x': delimiter",
+       [](JobSpec& s) {
+         s.inputs = {{.name = "x", .uris = {"/d"}, .format = io::Format::kCsv, .delimiter = '\r'}};
+       }},
+      {"input 'x': passes",
+       [](JobSpec& s) { s.inputs = {{.name = "x", .uris = {"/d"}, .passes = 2'000'000'000}}; }},
       {"output 'm': path",
        [](JobSpec& s) {
          s.outputs = {{"m", "relative", "worker"}};

@@ -80,11 +80,11 @@ const Layer* layer_of(const std::string& path) {
 
 bool is_core(std::string_view folder) { return folder.ends_with("/core"); }
 
-/// Values only: what storeys exchange. Anybody may include them.
+/// Values and their rules: what storeys exchange. Anybody may include them.
 bool is_message_header(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
   return name == "msg.h" || path == "runtime/cluster/core/api.h" ||
-         path == "runtime/cluster/core/event.h";
+         path == "runtime/cluster/core/event.h" || path == "io/core/input_rules.h";
 }
 
 std::string_view domain_of(const std::string& path) {

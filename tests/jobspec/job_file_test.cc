@@ -242,7 +242,22 @@ TEST(JobFile, NamesThePlaceOfAColumnThatIsWrong) {
       {"format = \"csv\"\ntail = \"pad\"\n", "belongs to format = \"tokens\""},
       {"format = \"csv\"\nquarantine = \"/q\"\n", "belong together"},
       {"format = \"csv\"\non_bad_record = \"quarantine\"\n", "belong together"},
-      {"format = \"csv\"\nrecord_bytes_max = \"65MiB\"\n", "1 byte to 64MiB"},
+      {"format = \"csv\"\nrecord_bytes_max = \"65MiB\"\n",
+       "job.toml:6:20: input 'train': record_bytes_max: must be 1 byte to 64MiB"},
+      {"format = \"csv\"\nsplit_bytes = 0\n",
+       "job.toml:6:15: input 'train': split_bytes: must be at least 1"},
+      {"format = \"csv\"\ncolumns = [\"a: text[]\"]\n",
+       "job.toml:6:11: input 'train': columns: 'a': csv has no lists"},
+      {"format = \"csv\"\ncolumns = [\"a: dict(A|A)\"]\n",
+       "job.toml:6:11: input 'train': columns: 'a': a dictionary that is empty or repeats a word"},
+      {"format = \"csv\"\ndelimiter = \"\\\"\"\n",
+       "job.toml:6:13: input 'train': delimiter: must not be a quote, CR, LF or NUL"},
+      {"format = \"csv\"\ndelimiter = \"\\r\"\n", "delimiter: must not be a quote"},
+      {"format = \"csv\"\ndelimiter = \"ab\"\n", "delimiter must be one character"},
+      {"format = \"tokens\"\nseparator = 100\nvocabulary = 100\n",
+       "job.toml:6:13: input 'train': separator: 100 is outside the vocabulary of 100"},
+      {"format = \"tokens\"\nsequence_length = 8\ntail = \"pad\"\npadding = 9\nvocabulary = 9\n",
+       "job.toml:8:11: input 'train': padding: 9 is outside the vocabulary of 9"},
   };
   for (const auto& [keys, text] : kCases) EXPECT_THAT(problem(keys), HasSubstr(text)) << keys;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "io/core/input_rules.h"
 #include "runtime/base/utf8.h"
 
 namespace dlrun::cluster {
@@ -14,8 +15,6 @@ using Part = SpecProblem::Part;
 
 constexpr const char* kNameRule =
     "must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with '-' or '.', not ";
-
-constexpr std::uint64_t kRecordBytesMost = 64u << 20;
 
 bool has_nul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
@@ -162,34 +161,8 @@ class Check {
 
   void input(const io::InputSpec& input) {
     if (auto bad = check_name(input.name)) wrong("", "the name " + *bad);
-    if (input.uris.empty() || std::any_of(input.uris.begin(), input.uris.end(),
-                                          [](const std::string& uri) { return uri.empty(); }))
-      wrong("uris", "a file is needed: uri = \"...\", or uris = [...]");
-    if (input.batch_rows == 0) wrong("batch_rows", "must be at least 1");
-    if (input.split_bytes == 0) wrong("split_bytes", "must be at least 1");
-    if (input.index_base > 1) wrong("index_base", "must be 0 or 1");
-    if (input.record_bytes_max == 0 || input.record_bytes_max > kRecordBytesMost)
-      wrong("record_bytes_max", "must be 1 byte to 64 MiB");
-    if (input.quarantine.empty() == (input.on_bad_record == io::OnBadRecord::kQuarantine))
-      wrong("quarantine",
-            "on_bad_record = \"quarantine\" and quarantine = \"/FILE\" belong together");
-    if (!input.quarantine.empty() && (input.quarantine[0] != '/' || has_nul(input.quarantine)))
-      wrong("quarantine", "must be the absolute path of a file");
-    columns(input);
-  }
-
-  void columns(const io::InputSpec& input) {
-    if (!input.columns.empty() && !io::has_schema(input.format))
-      return wrong("columns", "this format has none");
-    if (input.columns.size() > io::kFieldsMax) return wrong("columns", "more than 65536");
-    std::set<std::string_view> names;
-    for (const io::FieldSpec& column : input.columns) {
-      if (column.name.empty()) return wrong("columns", "a name is empty");
-      if (!names.insert(column.name).second)
-        return wrong("columns", "two columns are named " + in_quotes(column.name));
-      if (column.width > io::kFieldWidthMax)
-        return wrong("columns", in_quotes(column.name) + " is too wide");
-    }
+    for (io::InputProblem& problem : io::problems_of(input))
+      wrong(std::move(problem.field), std::move(problem.text));
   }
 
   void output(const OutputSpec& output) {

@@ -1,7 +1,8 @@
 #pragma once
 /// runtime/cluster/core/spec_check.h: the rules of a job's spec, once for all who take one. What a
 /// job file, REST or a client sends passes here before anything is recorded; who knows the place of
-/// a field in a text (runtime/jobspec) puts it before what is said here.
+/// a field in a text (runtime/jobspec) puts it before what is said here. The rules of an input are
+/// those of io/core/input_rules.h.
 /// Bounds: kSpecProblemsMax problems; time linear in the spec, but for `after` (roles x roles).
 /// Threads: pure functions.
 
