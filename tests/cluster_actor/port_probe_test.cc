@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
+#include <optional>
 
 namespace dlrun::cluster {
 namespace {
@@ -38,36 +40,50 @@ struct Bound {
   std::uint16_t port = 0;
 };
 
+/// A port that was just given back may be taken by another program before anybody looks, and again:
+/// of several, each of the kernel's choice, not all are.
+bool once(const std::function<bool()>& round) {
+  for (int i = 0; i < 8; ++i)
+    if (round()) return true;
+  return false;
+}
+
 TEST(PortProbe, SeesAListenerAndItsEnd) {
-  Bound server("127.0.0.1");
-  EXPECT_FALSE(takes_connections("", server.port)) << "bound is not yet listening";
-  server.listen();
-  EXPECT_TRUE(takes_connections("", server.port));
-  EXPECT_TRUE(takes_connections("127.0.0.1", server.port));
-  server.close();
-  EXPECT_FALSE(takes_connections("", server.port));
+  EXPECT_TRUE(once([] {
+    Bound server("127.0.0.1");
+    EXPECT_FALSE(takes_connections("", server.port)) << "bound is not yet listening";
+    server.listen();
+    EXPECT_TRUE(takes_connections("", server.port));
+    EXPECT_TRUE(takes_connections("127.0.0.1", server.port));
+    server.close();
+    return !takes_connections("", server.port);
+  }));
 }
 
 TEST(PortProbe, APortThatAProgramHasOnAnyAddressIsTakenUntilItGivesItBack) {
-  for (const char* address : {"127.0.0.1", "0.0.0.0", "::1", "::", "127.0.0.7"}) {
-    Bound server(address);
-    if (!server.ok) continue;  // no IPv6 here
-    EXPECT_EQ(taken_port({server.port}), server.port) << address << ": bound, not yet listening";
-    server.listen();
-    EXPECT_EQ(taken_port({server.port}), server.port) << address;
-    server.close();
-    EXPECT_EQ(taken_port({server.port}), std::nullopt) << address;
-  }
+  for (const char* address : {"127.0.0.1", "0.0.0.0", "::1", "::", "127.0.0.7"})
+    EXPECT_TRUE(once([address] {
+      Bound server(address);
+      if (!server.ok) return true;  // no IPv6 here
+      EXPECT_EQ(taken_port({server.port}), server.port) << address << ": bound, not yet listening";
+      server.listen();
+      EXPECT_EQ(taken_port({server.port}), server.port) << address;
+      server.close();
+      return !taken_port({server.port});
+    })) << address;
   EXPECT_EQ(taken_port({}), std::nullopt);
 }
 
 TEST(PortProbe, NamesTheFirstOfSeveral) {
-  Bound a("127.0.0.1"), b("127.0.0.1"), free("127.0.0.1");
-  free.close();
-  EXPECT_EQ(taken_port({free.port, b.port, a.port}), b.port);
+  EXPECT_TRUE(once([] {
+    Bound a("127.0.0.1"), b("127.0.0.1"), free("127.0.0.1");
+    free.close();
+    return taken_port({free.port, b.port, a.port}) == b.port;
+  }));
 }
 
-TEST(PortProbe, WhatAServerHasJustLeftIsFree) {
+/// A server that closed its connection first; its port then.
+std::uint16_t port_in_time_wait() {
   Bound server("127.0.0.1");
   const int on = 1;
   ::setsockopt(server.fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -77,15 +93,18 @@ TEST(PortProbe, WhatAServerHasJustLeftIsFree) {
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   at.sin_port = htons(server.port);
   const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(::connect(client, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  EXPECT_EQ(::connect(client, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
   const int accepted = ::accept4(server.fd, nullptr, nullptr, SOCK_CLOEXEC);
-  ASSERT_GE(accepted, 0);
+  EXPECT_GE(accepted, 0);
   ::close(accepted);  // who closes first is in TIME_WAIT for a minute, at the server's port
   char byte = 0;
   EXPECT_EQ(::read(client, &byte, 1), 0);
   ::close(client);
-  server.close();
-  EXPECT_EQ(taken_port({server.port}), std::nullopt);
+  return server.port;
+}
+
+TEST(PortProbe, WhatAServerHasJustLeftIsFree) {
+  EXPECT_TRUE(once([] { return !taken_port({port_in_time_wait()}); }));
 }
 
 }  // namespace

@@ -1,259 +1,16 @@
-// The whole command line against a live REST server over a fake control plane.
-#include <fcntl.h>
+// All other commands: usage, help, answers as text and as JSON.
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <future>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <sstream>
-#include <thread>
 
 #include "launcher/command_table.h"
-#include "launcher/launcher_main.h"
 #include "launcher/local_cluster.h"
-#include "launcher/world.h"
-#include "tests/web/server_fixture.h"
+#include "tests/launcher/cli_fixture.h"
 
 namespace dlrun::launcher {
 namespace {
-using namespace std::chrono_literals;
-using nlohmann::json;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-
-class Cli : public test::ServerFixture {
- protected:
-  void SetUp() override {
-    web::ServerOptions options;
-    options.log_grace = 2s;
-    serve(options);
-    home = std::filesystem::temp_directory_path() / ("cli_test_" + std::to_string(::getpid()));
-    std::filesystem::create_directories(home);
-    write("cluster.json", json{{"rest", server->url()}, {"token_file", "token"}}.dump());
-    write("token", std::string(test::kToken) + "\n");
-    world.home = home;
-    world.cwd = home;
-    world.user = "me";
-    world.environment = {{"PATH", "/bin"}};
-    ASSERT_EQ(::pipe2(interrupt, O_CLOEXEC | O_NONBLOCK), 0);
-  }
-  void TearDown() override {
-    ::close(interrupt[0]), ::close(interrupt[1]);
-    std::filesystem::remove_all(home);
-  }
-  void write(const std::string& name, const std::string& text) {
-    std::ofstream(home / name, std::ios::binary) << text;
-  }
-
-  int cli(std::vector<std::string> args) {
-    world.out_fd = ::memfd_create("out", MFD_CLOEXEC);
-    world.err_fd = ::memfd_create("err", MFD_CLOEXEC);
-    const int code = run_cli(args, world);
-    out = slurp(world.out_fd), err = slurp(world.err_fd);
-    return code;
-  }
-  /// On stderr until now, while a command runs.
-  std::string said() const {
-    std::string text(1u << 16, '\0');
-    const ssize_t n = ::pread(world.err_fd, text.data(), text.size(), 0);
-    text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
-    return text;
-  }
-  static std::string slurp(int fd) {
-    std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
-    EXPECT_EQ(::pread(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-    ::close(fd);
-    return text;
-  }
-  static web::LogRef ref(JobId job, std::uint32_t rank = 0,
-                         web::LogStream stream = web::LogStream::kStdout) {
-    return {{.job = job, .role = "worker", .rank = rank, .generation = Generation{1}}, stream};
-  }
-  void start(JobId id) {
-    const auto spec = control.job(id).spec;
-    control.update(
-        id,
-        [&](auto& view) {
-          const auto keep = view.spec;
-          view = test::running_job(spec.roles[0].count_max);
-          view.id = id;
-          view.spec = keep;
-          for (auto& task : view.tasks) task.task.job = id;
-        },
-        "job_running");
-  }
-  void a_kill_ends_the_job() {
-    control.on_kill([&](JobId id) {
-      const auto view = control.job(id);
-      for (const auto& task : view.tasks)
-        for (const auto stream : {web::LogStream::kStdout, web::LogStream::kStderr})
-          logs.complete({task.task, stream});
-      control.update(id, [](auto& v) {
-        test::end_job(v, 130);
-        v.state = cluster::JobState::kCancelled;
-      });
-    });
-  }
-  void finish(JobId id, int code) {
-    const auto view = control.job(id);
-    for (const auto& task : view.tasks)
-      for (const auto stream : {web::LogStream::kStdout, web::LogStream::kStderr})
-        logs.complete({task.task, stream});
-    control.update(
-        id, [&](auto& v) { test::end_job(v, code); }, "job_ended");
-  }
-
-  std::filesystem::path home;
-  World world;
-  int interrupt[2] = {-1, -1};
-  std::string out, err;
-};
-
-TEST_F(Cli, RunGivesTheProgramsBytesAndItsExitCode) {
-  std::string bytes("\r10%\r20%\n\0\xFF\xC3", 12);
-  control.on_submit([&](JobId id) {
-    start(id);
-    logs.append(ref(id), bytes);
-    logs.append(ref(id, 0, web::LogStream::kStderr), "warn\n");
-    finish(id, 7);
-  });
-  EXPECT_EQ(cli({"run", "--", "python3", "train.py"}), 7);
-  EXPECT_EQ(out, bytes);
-  EXPECT_THAT(err, HasSubstr("warn\n"));
-  EXPECT_THAT(err, HasSubstr("dlrun: j1 FAILED"));
-  EXPECT_THAT(err, HasSubstr("worker/0 exited with 7"));
-  const auto submitted = control.submitted();
-  ASSERT_EQ(submitted.size(), 1u);
-  EXPECT_EQ(submitted[0].owner, "me");
-  EXPECT_EQ(submitted[0].roles[0].argv, (std::vector<std::string>{"python3", "train.py"}));
-  EXPECT_EQ(submitted[0].submit_env, (cluster::EnvList{{"PATH", "/bin"}}));
-}
-
-TEST_F(Cli, RunPrefixesSeveralRanksAndIsSilentWhenAsked) {
-  control.on_submit([&](JobId id) {
-    start(id);
-    logs.append(ref(id, 0), "zero\n");
-    logs.append(ref(id, 1), "one");
-    finish(id, 0);
-  });
-  EXPECT_EQ(cli({"run", "-q", "-n", "2", "--", "x"}), 0);
-  EXPECT_THAT(out, HasSubstr("[worker 0] zero\n"));
-  EXPECT_THAT(out, HasSubstr("[worker 1] one\n"));
-  EXPECT_EQ(err, "");
-}
-
-TEST_F(Cli, RunTellsEachStateOnceAndProgressInPlainLines) {
-  std::thread life;
-  control.on_submit([&](JobId id) {
-    life = std::thread([this, id] {
-      start(id);
-      // Until the launcher's streams have asked for the job, so that it was seen running.
-      const std::size_t before = control.calls();
-      const auto until = std::chrono::steady_clock::now() + 20s;
-      while (control.calls() < before + 4 && std::chrono::steady_clock::now() < until)
-        std::this_thread::sleep_for(2ms);
-      for (int i = 1; i <= 3; ++i)
-        control.update(id, [&](auto& view) {
-          view.progress = i * 0.3;
-          view.progress_text = "epoch " + std::to_string(i);
-        });
-      finish(id, 0);
-    });
-  });
-  EXPECT_EQ(cli({"run", "--", "x"}), 0);
-  life.join();
-  EXPECT_THAT(err, HasSubstr("dlrun: j1 RUNNING: worker on node-0\n"));
-  EXPECT_THAT(err, HasSubstr("dlrun: 90 % epoch 3\n"));
-  EXPECT_THAT(err, HasSubstr("dlrun: j1 SUCCEEDED after 1.0s\n"));
-  EXPECT_EQ(err.find('\x1b'), std::string::npos);
-  EXPECT_EQ(err.find("RUNNING"), err.rfind("RUNNING"));
-}
-
-TEST_F(Cli, FirstCtrlCAsksAndTheSecondKills) {
-  control.on_submit([&](JobId id) { start(id); });
-  a_kill_ends_the_job();
-  world.interrupt_fd = interrupt[0];
-  std::thread user([&] {
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (control.submitted().empty() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(2ms);
-    ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
-    while (said().find("Ctrl-C again") == std::string::npos &&
-           std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(2ms);
-    EXPECT_THAT(control.kill_reasons(), IsEmpty()) << "the first one only asks";
-    ASSERT_EQ(::write(interrupt[1], "I", 1), 1);
-  });
-  EXPECT_EQ(cli({"run", "--", "x"}), 130);
-  user.join();
-  EXPECT_THAT(control.kill_reasons(), ElementsAre("Ctrl-C in dlrun run"));
-  EXPECT_THAT(err, HasSubstr("Ctrl-C again to kill the job j1"));
-}
-
-TEST_F(Cli, ATermKillsWithoutAskingAndIsCalledByItsName) {
-  a_kill_ends_the_job();
-  world.interrupt_fd = interrupt[0];
-  control.on_submit([&](JobId id) {
-    start(id);
-    EXPECT_EQ(::write(interrupt[1], "T", 1), 1);
-  });
-  EXPECT_EQ(cli({"run", "--", "x"}), 130);
-  EXPECT_THAT(err, HasSubstr("dlrun: SIGTERM: killing j1"));
-  EXPECT_THAT(err, Not(HasSubstr("Ctrl-C")));
-  control.on_submit([&](JobId id) {
-    start(id);
-    EXPECT_EQ(::write(interrupt[1], "IH", 2), 2);  // asked, then the terminal is closed
-  });
-  EXPECT_EQ(cli({"run", "--", "x"}), 130);
-  EXPECT_THAT(control.kill_reasons(),
-              ElementsAre("SIGTERM in dlrun run", "SIGHUP (its terminal is gone) in dlrun run"));
-}
-
-TEST_F(Cli, RunSurvivesAServerThatGoesAndComesBackElsewhere) {
-  control.on_submit([&](JobId id) {
-    start(id);
-    logs.append(ref(id), "before\n");
-  });
-  std::thread outage([&] {
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (control.submitted().empty() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(2ms);
-    std::this_thread::sleep_for(200ms);
-    server->stop();
-    std::this_thread::sleep_for(100ms);
-    logs.append(ref(JobId{1}), "after\n");
-    serve({});
-    write("cluster.json", json{{"rest", server->url()}, {"token_file", "token"}}.dump());
-    finish(JobId{1}, 0);
-  });
-  EXPECT_EQ(cli({"run", "--", "x"}), 0);
-  outage.join();
-  EXPECT_EQ(out, "before\nafter\n") << "nothing lost, nothing twice";
-}
-
-TEST_F(Cli, SaysWhyAJobWaits) {
-  std::promise<void> asked;
-  control.intercept([&](const cluster::ApiCall& call) -> std::optional<Result<cluster::ApiReply>> {
-    if (std::holds_alternative<cluster::WhyJob>(call)) asked.set_value();
-    return std::nullopt;
-  });
-  std::thread scheduler([&, answered = asked.get_future()] {
-    ASSERT_EQ(answered.wait_for(20s), std::future_status::ready) << "nobody asked why it waits";
-    start(JobId{1});
-    finish(JobId{1}, 0);
-  });
-  EXPECT_EQ(cli({"run", "--", "x"}), 0);
-  scheduler.join();
-  EXPECT_THAT(err, HasSubstr("j1 waits: waits for memory"));
-  EXPECT_THAT(err, HasSubstr("memory: 2 of 3 nodes: worker/0 needs 64 GiB"));
-}
 
 TEST_F(Cli, AFullStdoutIsToldAndIsNoSuccess) {
   control.on_submit([&](JobId id) { start(id), logs.append(ref(id), "hello\n"), finish(id, 0); });
@@ -357,13 +114,6 @@ TEST_F(Cli, HelpOfEachCommandHasExamplesWithFlagsThatItHas) {
   EXPECT_GT(flags, 20);
 }
 
-TEST_F(Cli, ThePrograms_OwnFlagsAreNeverOurs) {
-  control.on_submit([&](JobId id) { start(id), finish(id, 0); });
-  EXPECT_EQ(cli({"run", "-q", "--", "prog", "--json", "-n", "9", "--", "", "--help"}), 0);
-  EXPECT_EQ(control.submitted()[0].roles[0].argv,
-            (std::vector<std::string>{"prog", "--json", "-n", "9", "--", "", "--help"}));
-}
-
 TEST_F(Cli, ABadJobFileIsTold_WithItsPlace) {
   write("job.toml", "[role.worker]\nargv = ['x']\ncuont = 2\n");
   const std::string file = home / "job.toml";
@@ -402,8 +152,8 @@ TEST_F(Cli, SubmitPrintsTheIdAloneAndWaitGivesTheCode) {
   EXPECT_EQ(err, "");
   EXPECT_EQ(cli({"wait", "j1", "--timeout", "50ms"}), 124);
   start(JobId{1});
-  std::thread later([&] {
-    std::this_thread::sleep_for(100ms);
+  std::thread later([&, before = control.calls()] {
+    EXPECT_TRUE(asked(before, 1));
     finish(JobId{1}, 139);
   });
   EXPECT_EQ(cli({"wait", "j1"}), 139);
@@ -435,32 +185,6 @@ TEST_F(Cli, HoldsReleasesAndRequeues) {
   EXPECT_TRUE(spec.hold);
   ASSERT_EQ(spec.outputs.size(), 1u);
   EXPECT_EQ(spec.outputs[0].path, home.string() + "/out");
-}
-
-TEST_F(Cli, OurOwnLinesNeverCutAProgressBarOfTheProgram) {
-  world.out_tty = world.err_tty = true;
-  std::atomic<bool> go{false};
-  std::thread program;
-  control.on_submit([&](JobId id) {
-    logs.append(ref(id), "\r10%");
-    program = std::thread([&, id] {
-      while (!go) std::this_thread::sleep_for(5ms);
-      start(id);  // RUNNING is told while the bar stands
-      std::this_thread::sleep_for(100ms);
-      logs.append(ref(id), "\r20%\n");
-      std::this_thread::sleep_for(100ms);
-      finish(id, 0);
-    });
-    control.touch(id, [](auto& view) { view.state = cluster::JobState::kStarting; });
-    go = true;
-  });
-  const int both = ::memfd_create("both", MFD_CLOEXEC);
-  world.out_fd = world.err_fd = both;
-  EXPECT_EQ(run_cli({"run", "--", "train"}, world), 0);
-  program.join();
-  const std::string text = slurp(both);
-  EXPECT_THAT(text, HasSubstr("\r10%\r20%\n")) << text;
-  EXPECT_THAT(text, HasSubstr("RUNNING")) << "told when the line was over";
 }
 
 TEST_F(Cli, ShowsJobsNodesEventsAndWhyAsTextAndAsJson) {

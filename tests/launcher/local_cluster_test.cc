@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 
 #include "runtime/shim/shim_client.h"
@@ -67,6 +68,20 @@ class LocalCluster : public testing::Test {
   }
   int dlrun(const std::vector<std::string>& args) { return finish(start(args)); }
   std::string text(const char* name) { return read_file(home / name).value_or(""); }
+  static bool eventually(const std::function<bool()>& holds) {
+    const auto until = std::chrono::steady_clock::now() + 30s;
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      ::usleep(5000);
+    }
+    return true;
+  }
+  bool job_runs() {
+    return eventually([&] { return text("out") == "hello\n"; });
+  }
+  bool says(const char* what) {
+    return eventually([&] { return text("err").find(what) != std::string::npos; });
+  }
 
   /// Processes whose command line names our folder.
   std::vector<pid_t> ours() {
@@ -81,12 +96,7 @@ class LocalCluster : public testing::Test {
     return out;
   }
   bool nothing_left() {
-    const auto until = std::chrono::steady_clock::now() + 20s;
-    while (!ours().empty()) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      ::usleep(5000);
-    }
-    return true;
+    return eventually([&] { return ours().empty(); });
   }
 
   /// The daemon whose command line has `word`.
@@ -142,9 +152,7 @@ TEST_F(LocalCluster, QuestionsAreAnsweredByTheCoordinatorAloneAfterwards) {
 
 TEST_F(LocalCluster, TwoRunsShareOneClusterAndTheLastTakesItDown) {
   const pid_t first = start({"run", "--", "hang"});
-  const auto until = std::chrono::steady_clock::now() + 30s;
-  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
-  ASSERT_EQ(text("out"), "hello\n");
+  ASSERT_TRUE(job_runs());
   EXPECT_EQ(dlrun({"run", "-q", "--", "exit", "3"}), 3);
   EXPECT_EQ(::waitpid(first, nullptr, WNOHANG), 0) << "the first goes on";
   ::kill(first, SIGTERM);
@@ -154,8 +162,7 @@ TEST_F(LocalCluster, TwoRunsShareOneClusterAndTheLastTakesItDown) {
 
 TEST_F(LocalCluster, AKilledLauncherLeavesNothingBehindAndItsJobIsEnded) {
   const pid_t run = start({"run", "--", "hang"});
-  const auto until = std::chrono::steady_clock::now() + 30s;
-  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  ASSERT_TRUE(job_runs());
   ::kill(run, SIGKILL);
   EXPECT_EQ(finish(run), 128 + SIGKILL);
   EXPECT_TRUE(nothing_left());
@@ -164,8 +171,7 @@ TEST_F(LocalCluster, AKilledLauncherLeavesNothingBehindAndItsJobIsEnded) {
 
 TEST_F(LocalCluster, ADeadGuardianTakesItsEmbeddedDaemonsWithIt) {
   const pid_t run = start({"run", "--", "hang"});
-  const auto until = std::chrono::steady_clock::now() + 30s;
-  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  ASSERT_TRUE(job_runs());
   for (const pid_t pid : ours())
     if (read_file(fmt::format("/proc/{}/cmdline", pid)).value_or("").find("local-guardian") !=
         std::string::npos)
@@ -203,11 +209,7 @@ TEST_F(LocalCluster, ARunThatMeetsAnUpUnderWayUsesTheClusterOfTheUp) {
   auto users = FileLock::open(home / "local" / "users.lock");
   ASSERT_TRUE(users && users->lock_within(FileLock::Mode::kExclusive, 20s));
   const pid_t run = start({"run", "--", "exit", "7"});
-  const auto until = std::chrono::steady_clock::now() + 30s;
-  while (text("err").find("bringing up") == std::string::npos &&
-         std::chrono::steady_clock::now() < until)
-    ::usleep(5000);
-  ASSERT_THAT(text("err"), HasSubstr("bringing up")) << "they do not meet";
+  ASSERT_TRUE(says("bringing up")) << "they do not meet";
   EXPECT_EQ(dlrun({"up"}), 0);  // meanwhile the run waits for the lock
   users->unlock();
   EXPECT_EQ(finish(run), 7);
@@ -220,8 +222,7 @@ TEST_F(LocalCluster, DownCleansUpAfterAGuardianThatWasKilled) {
     if (read_file(fmt::format("/proc/{}/cmdline", pid)).value_or("").find("local-guardian") !=
         std::string::npos)
       ::kill(pid, SIGKILL);
-  const auto until = std::chrono::steady_clock::now() + 10s;
-  while (ours().size() > 2 && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  eventually([&] { return ours().size() <= 2; });
   EXPECT_EQ(ours().size(), 2u) << "a standing cluster's daemons go on";
   EXPECT_EQ(dlrun({"list"}), 69);
   EXPECT_EQ(dlrun({"down"}), 0);
@@ -249,12 +250,10 @@ TEST_F(LocalCluster, DownEndsTheTasksOfAnAgentThatWasKilled) {
 TEST_F(LocalCluster, TasksOutliveTheCoordinatorOfAStandingClusterUntilDown) {
   EXPECT_EQ(dlrun({"up"}), 0);
   const pid_t run = start({"run", "--", "hang"});
-  const auto runs = std::chrono::steady_clock::now() + 30s;
-  while (text("out") != "hello\n" && std::chrono::steady_clock::now() < runs) ::usleep(5000);
+  ASSERT_TRUE(job_runs());
   const pid_t task = leave_a_task("j9.worker.0.g1");
   kill_daemon("coordinator");
-  const auto until = std::chrono::steady_clock::now() + 20s;
-  while (ours().size() > 1 && std::chrono::steady_clock::now() < until) ::usleep(5000);
+  eventually([&] { return ours().size() <= 1; });
   EXPECT_EQ(ours().size(), 1u) << "the shim alone: the next up takes its task up again";
   EXPECT_EQ(finish(run), 69);
   EXPECT_THAT(text("err"), HasSubstr("gone (the coordinator was killed by signal 9); dlrun down"));
@@ -266,15 +265,15 @@ TEST_F(LocalCluster, TasksOfAnEmbeddedClusterDoNotOutliveItWhicheverDaemonWasKil
   for (const char* victim : {"agent", "coordinator", "local-guardian"}) {
     SCOPED_TRACE(victim);
     const pid_t run = start({"run", "--", "hang"});
-    const auto until = std::chrono::steady_clock::now() + 30s;
-    while (text("out") != "hello\n" && std::chrono::steady_clock::now() < until) ::usleep(5000);
+    ASSERT_TRUE(job_runs());
     const pid_t task = leave_a_task("j9.worker.0.g1");
     kill_daemon(victim);
     const bool ends_it = std::string_view(victim) != "agent";
     // The agent of a real cluster comes back or not; three times Ctrl-C leaves at once.
-    for (int i = 0; i < 3 && !ends_it; ++i) {
+    for (const char* answer : {"Ctrl-C again", "once more to leave", ""}) {
+      if (ends_it) break;
       ::kill(run, SIGINT);
-      ::usleep(200'000);
+      EXPECT_TRUE(says(answer));
     }
     const auto began = std::chrono::steady_clock::now();
     const int code = finish(run);

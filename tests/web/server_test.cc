@@ -265,13 +265,19 @@ TEST_F(Server, StopsWithRequestsAndStreamsUnderWay) {
   HttpClient stream(port);
   stream.send(get("/api/v1/jobs/j1?follow=1"));
   EXPECT_EQ(stream.receive_head().status, 200);
-  control.intercept([](const auto&) {
-    std::this_thread::sleep_for(200ms);
+  std::promise<void> asked, stopped;
+  control.intercept([&, over = stopped.get_future().share()](
+                        const auto& call) -> std::optional<Result<cluster::ApiReply>> {
+    if (!std::holds_alternative<cluster::ListNodes>(call)) return std::nullopt;
+    asked.set_value();
+    over.wait_for(20s);  // the answer comes after the server's end
     return std::nullopt;
   });
   HttpClient waiting(port);
   waiting.send(get("/api/v1/nodes"));
+  ASSERT_EQ(asked.get_future().wait_for(20s), std::future_status::ready);
   server->stop();
+  stopped.set_value();
   EXPECT_TRUE(stream.closed_within(10s));
   EXPECT_TRUE(waiting.closed_within(10s));
 }
