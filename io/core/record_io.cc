@@ -71,7 +71,7 @@ ParseProgress RecordIoParser::parse(std::string_view bytes, std::uint64_t offset
         searching_ = true;
         return bad(at + (p == 0 ? 1 : p), p, why);
       }
-      if (joined_.size() + length + 4 > record_bytes_max_ + 4) {
+      if (joined_.size() + length > record_bytes_max_) {
         searching_ = true;
         return bad(at + p + kHeaderBytes, 0,
                    "record of more than " + std::to_string(record_bytes_max_) + " bytes");

@@ -22,7 +22,8 @@ Status BadRecordPolicy::judge(const std::string& uri, std::uint64_t line, const 
                               std::string_view raw) {
   const auto verdict = gate_.judge(uri, line, bad, raw);
   if (!verdict.quarantine.empty() && quarantine_ != nullptr)
-    DLRUN_TRY(quarantine_->append(verdict.quarantine));
+    if (const Status kept = quarantine_->append(verdict.quarantine); !kept)
+      return fail_as(describe(uri, line, bad), kept);
   if (verdict.over) return tl::unexpected(*verdict.over);
   if (tell_ && gate_.seen() <= kBadRecordsShown) tell_(describe(uri, line, bad));
   return {};

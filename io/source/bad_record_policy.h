@@ -26,7 +26,7 @@ class BadRecordPolicy {
   /// Whether the next one's line and bytes are wanted; else judge() may be given any.
   bool wants_place() const;
   /// An error when the input is over with it: Errc::kInvalidArgument in the form of describe(), or
-  /// one of Quarantine.
+  /// one of Quarantine behind it.
   Status judge(const std::string& uri, std::uint64_t line, const BadRecord& bad,
                std::string_view raw);
   std::uint64_t seen() const { return gate_.seen(); }

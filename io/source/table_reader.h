@@ -4,7 +4,8 @@
 /// file with it.
 /// Errors: Errc::kInvalidArgument in the form of describe() when the policy says that it is over;
 /// those of File and Quarantine with the URI.
-/// Bounds: one buffer of kStreamBytes + record_bytes_max, which grows as records need it.
+/// Bounds: one buffer, of kStreamBytes and doubled while one record needs it. So a parser that
+/// looks at a record that is not whole from its start gets each byte of it three times at most.
 /// Threads: one owner.
 
 #include <memory>

@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const Schema kSchema = {field("n", FieldType::kInt64), field("s", FieldType::kText)};
 
@@ -130,6 +131,8 @@ TEST(TableReader, QuarantineKeepsTheRecordAndItsPlace) {
   ASSERT_TRUE(full);
   const Read r = read("x,y\n", csv_of(kSchema), BadRecordAction::kQuarantine, 0, std::move(*full));
   EXPECT_TRUE(r.failed);
+  EXPECT_EQ(r.error.code, Errc::kResourceExhausted);
+  EXPECT_THAT(r.error.context, StartsWith("/f: offset 0, line 1, column 1: field 'n': 'x' is no"));
   EXPECT_THAT(r.error.context, HasSubstr("the quarantine is full"));
   fs::remove_all(pattern);
 }
@@ -169,6 +172,31 @@ TEST(TableReader, ALongRecordGrowsTheBufferAndIsReadWhole) {
       read(tf_frame("a") + tf_frame(payload) + tf_frame("b"), tf, BadRecordAction::kFail);
   EXPECT_FALSE(r.failed) << r.error.to_string();
   EXPECT_TRUE(r.rows == "a\n" + payload + "\nb\n");
+}
+
+/// One record, the whole file; counts what it was given to look at.
+class CountingParser final : public TableParser {
+ public:
+  explicit CountingParser(std::uint64_t& given) : given_(given) {}
+  void prepare(Table& table) const override { RawDecoder().prepare(table); }
+  ParseProgress parse(std::string_view bytes, std::uint64_t, bool last, Table&) override {
+    given_ += bytes.size();
+    return {last ? bytes.size() : 0, std::nullopt};
+  }
+
+ private:
+  std::uint64_t& given_;
+};
+
+TEST(TableReader, ARecordOfManyPiecesIsLookedThroughAFewTimesNotOncePerPiece) {
+  const std::uint64_t size = 16u << 20;
+  std::uint64_t given = 0;
+  const Read r = read(
+      std::string(size, 'x'), [&] { return std::make_unique<CountingParser>(given); },
+      BadRecordAction::kFail);
+  EXPECT_FALSE(r.failed);
+  EXPECT_GE(given, size);
+  EXPECT_LE(given, 3 * size);
 }
 
 }  // namespace
