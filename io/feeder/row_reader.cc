@@ -11,6 +11,7 @@
 #include "io/feeder/table_format.h"
 #include "io/source/chunk_reader.h"
 #include "io/source/table_reader.h"
+#include "runtime/base/assert.h"
 
 namespace dlrun::io {
 
@@ -95,6 +96,14 @@ class NoRows final : public RowReader {
   Result<bool> read() override { return false; }
 };
 
+/// What make_store() made for this format.
+template <class Store>
+Store& as(RowStore& store) {
+  auto* const made = dynamic_cast<Store*>(&store);
+  DLRUN_ASSERT(made != nullptr);
+  return *made;
+}
+
 constexpr std::uint64_t div_up(std::uint64_t n, std::uint64_t by) { return n / by + (n % by != 0); }
 
 /// The rows of one length that start in the split. What is wrong with the header is told by the
@@ -158,7 +167,7 @@ Result<std::unique_ptr<RowReader>> open_rows(Source& source, const Split& split,
   const bool fixed = has_fixed_rows(spec);
   if (reads_whole_files(spec) || fixed) {
     DLRUN_ASSIGN(auto file, source.open(split.uri, split.etag));
-    Table& to = static_cast<TableStore&>(store).table();
+    Table& to = as<TableStore>(store).table();
     if (fixed) {
       char head[kCodecHeadBytes];
       DLRUN_ASSIGN(const std::size_t have, file->read_at(0, head));
@@ -178,12 +187,12 @@ Result<std::unique_ptr<RowReader>> open_rows(Source& source, const Split& split,
   if (table) {
     DLRUN_ASSIGN(auto made, make_table_parser(spec, shape.schema));
     const std::shared_ptr<TableParser> parser = std::move(made);
-    parse = [parser, &to = static_cast<TableStore&>(store).table()](std::string_view text,
-                                                                    std::uint64_t offset) {
+    parse = [parser, &to = as<TableStore>(store).table()](std::string_view text,
+                                                          std::uint64_t offset) {
       return parser->parse(text, offset, true, to);
     };
   } else {
-    parse = [parser = RecordParser(spec), &to = static_cast<BlockStore&>(store).block()](
+    parse = [parser = RecordParser(spec), &to = as<BlockStore>(store).block()](
                 std::string_view text, std::uint64_t offset) {
       return parser.parse(text, offset, to);
     };
