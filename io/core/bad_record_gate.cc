@@ -1,5 +1,7 @@
 #include "io/core/bad_record_gate.h"
 
+#include "runtime/base/base64.h"
+
 namespace dlrun::io {
 
 namespace {
@@ -19,21 +21,6 @@ std::string json_text(std::string_view text) {
     }
   }
   return out + '"';
-}
-
-std::string base64(std::string_view bytes) {
-  static constexpr char kLetters[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::string_view three = bytes.substr(i, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      bits = bits << 8 | (j < three.size() ? static_cast<unsigned char>(three[j]) : 0u);
-    for (std::size_t j = 0; j < 4; ++j)
-      out += j <= three.size() ? kLetters[bits >> (18 - 6 * j) & 63] : '=';
-  }
-  return out;
 }
 
 }  // namespace
@@ -60,7 +47,7 @@ std::string quarantine_line(const std::string& uri, std::uint64_t line, const Ba
   return "{\"uri\": " + json_text(uri) + ", \"offset\": " + std::to_string(bad.offset) +
          ", \"line\": " + std::to_string(line) + ", \"column\": " + std::to_string(bad.column) +
          ", \"reason\": " + json_text(bad.reason) + ", \"record\": \"" +
-         base64(raw.substr(0, kQuarantinedBytesMax)) + "\"}\n";
+         base64_encode(raw.substr(0, kQuarantinedBytesMax)) + "\"}\n";
 }
 
 }  // namespace dlrun::io

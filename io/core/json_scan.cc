@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "io/core/text.h"
+#include "runtime/base/utf8.h"
 
 namespace dlrun::io {
 
@@ -253,27 +254,10 @@ bool JsonScanner::hex4(std::uint32_t& out) {
   return true;
 }
 
-/// One character of more than one byte, by the table of RFC 3629: shortest form, no surrogates.
+/// One character of more than one byte.
 bool JsonScanner::utf8(std::string& out) {
-  const auto at = [this](std::size_t i) { return static_cast<unsigned char>(p_[i]); };
-  const auto have = static_cast<std::size_t>(end_ - p_);
-  const unsigned char lead = at(0);
-  std::size_t length = 0;
-  unsigned char low = 0x80, high = 0xbf;
-  if (lead >= 0xc2 && lead <= 0xdf) {
-    length = 2;
-  } else if (lead >= 0xe0 && lead <= 0xef) {
-    length = 3;
-    if (lead == 0xe0) low = 0xa0;
-    if (lead == 0xed) high = 0x9f;
-  } else if (lead >= 0xf0 && lead <= 0xf4) {
-    length = 4;
-    if (lead == 0xf0) low = 0x90;
-    if (lead == 0xf4) high = 0x8f;
-  }
-  bool good = length != 0 && have >= length && at(1) >= low && at(1) <= high;
-  for (std::size_t i = 2; good && i < length; ++i) good = at(i) >= 0x80 && at(i) <= 0xbf;
-  if (!good) return wrong(p_, "bytes that are not UTF-8");
+  const std::size_t length = utf8_length({p_, static_cast<std::size_t>(end_ - p_)});
+  if (length == 0) return wrong(p_, "bytes that are not UTF-8");
   out.append(p_, length);
   p_ += length;
   return true;

@@ -13,7 +13,8 @@ inline bool is_blank(char c) { return c == ' ' || c == '\t'; }
 /// What stands at `p`, for a person: a byte that has no shape is named by its number.
 std::string shown(const char* p, const char* end);
 
-/// A piece of text for a message: cut at 40 bytes, bytes without a shape as \xNN.
+/// A piece of text for a message: cut at 40 bytes, all that is no printable ASCII as \xNN: unlike
+/// in_quotes() of runtime/base/utf8.h it shows what hides in data, like a byte order mark.
 std::string quoted(std::string_view text);
 
 }  // namespace dlrun::io

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/base64.h"
 #include "runtime/base/result.h"
 #include "runtime/cluster/core/api.h"
 
@@ -34,8 +35,8 @@ Json bytes_to_json(std::string_view bytes);
 Result<std::string> bytes_from_json(const Json& value);
 
 std::string rfc3339(WallTime time);
-std::string base64_encode(std::string_view bytes);
-Result<std::string> base64_decode(std::string_view text);  ///< strict RFC 4648 with padding
+using dlrun::base64_decode;
+using dlrun::base64_encode;
 
 /// Never throws: invalid UTF-8 becomes U+FFFD.
 std::string dump(const Json& value, int indent = -1);
