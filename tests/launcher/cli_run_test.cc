@@ -41,11 +41,12 @@ TEST_F(Cli, RunPrefixesSeveralRanksAndIsSilentWhenAsked) {
 
 TEST_F(Cli, RunTellsEachStateOnceAndProgressInPlainLines) {
   std::thread life;
-  control.on_submit([&](JobId id) {
-    life = std::thread([this, id] {
+  control.on_submit([&, before = control.calls()](JobId id) {
+    life = std::thread([this, id, before] {
       start(id);
-      // Until the launcher's streams have asked for the job, so that it was seen running.
-      EXPECT_TRUE(asked(control.calls(), 4));
+      EXPECT_TRUE(eventually([&] { return said().find("RUNNING") != std::string::npos; }));
+      // The submit, a look, and what the streams of the job and of its logs look at first.
+      EXPECT_TRUE(asked(before, 5));
       for (int i = 1; i <= 3; ++i)
         control.update(id, [&](auto& view) {
           view.progress = i * 0.3;
