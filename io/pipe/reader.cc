@@ -1,6 +1,7 @@
 #include "io/pipe/reader.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -38,6 +39,15 @@ Error from_feeder(std::int32_t code, std::string text) {
 }  // namespace
 
 struct PipeReader::Impl {
+  Impl() = default;
+  // Closing alone would not do: a forked child has a copy of the socket. Its own end ends nothing.
+  ~Impl() {
+    if (socket && ::getpid() == owner) ::shutdown(socket.get(), SHUT_RDWR);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  const pid_t owner = ::getpid();
   Fd socket;
   Fd consumer_event;
   Fd producer_event;

@@ -11,6 +11,8 @@
 /// may still follow that pass's mark: `pass` of the batch tells.
 ///
 /// Threads: next() from one thread at a time; release() from any thread, also during next().
+/// Fork: destroyed, it is gone for the feeder, whoever has copies of its descriptors; a forked
+/// child may only destroy its copy, which ends nothing.
 
 #include <cstdint>
 #include <memory>

@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <bit>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -210,6 +212,43 @@ TEST_F(PipeTest, TellsTheWriterThatTheConsumerIsGoneAfterItsLastRelease) {
   }
   EXPECT_THAT(released, ElementsAre(0));
   EXPECT_EQ(status.error().code, Errc::kUnavailable);
+}
+
+TEST_F(PipeTest, AForkedChildNeitherEndsTheConsumerNorKeepsItAlive) {
+  attach({.slots = 2, .slot_bytes = 4096});
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pipe::Fd in(ends[0]);
+  pipe::Fd out(ends[1]);
+  const auto fork_child = [&](bool destroys) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (destroys) reader_.reset();
+      (void)!::write(out.get(), "x", 1);
+      for (;;) ::pause();
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(in.get(), &byte, 1), 1);
+    return child;
+  };
+  const pid_t destroyer = fork_child(true);
+  ASSERT_TRUE(publish(1));
+  const auto batch = reader_->next(5s);
+  ASSERT_TRUE(batch) << "the child's end was taken for the parent's";
+  reader_->release(*batch);
+  EXPECT_TRUE(writer_->wait(PipeWriter::WaitFor::kRelease, -1, pipe::now() + 5s));
+  std::vector<std::uint64_t> released;
+  ASSERT_TRUE(writer_->collect(released));
+  const pid_t keeper = fork_child(false);
+  reader_.reset();
+  const Status gone = writer_->wait(PipeWriter::WaitFor::kRelease, -1, pipe::now() + 5s);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Errc::kUnavailable) << gone.error().to_string();
+  for (const pid_t child : {destroyer, keeper}) {
+    ::kill(child, SIGKILL);
+    EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  }
 }
 
 TEST_F(PipeTest, GivesTheConsumerNoWayToWriteOrResizeTheData) {
