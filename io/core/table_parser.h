@@ -33,7 +33,8 @@ class TableParser {
   /// Appends the records that are whole in `bytes`, up to and with the first bad one. `bytes`
   /// begins at `offset` of the file, where the last call stopped; `last`: no more come. What is not
   /// consumed must come again with more behind it; with `last` everything is consumed, or a bad
-  /// record says why not. A file ends with a call with `last` that says no trouble, or a fatal one.
+  /// record says why not; one that is not fatal is itself consumed, in part at least. A file ends
+  /// with a call with `last` that says no trouble, or a fatal one.
   virtual ParseProgress parse(std::string_view bytes, std::uint64_t offset, bool last,
                               Table& table) = 0;
 };

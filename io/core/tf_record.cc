@@ -62,8 +62,10 @@ ParseProgress TfRecordParser::parse(std::string_view bytes, std::uint64_t offset
     if (!fits) {
       if (length > ~std::uint64_t{0} - kTfHeaderBytes - kTfFooterBytes)
         return bad(bytes.size(), 0, "a record of " + std::to_string(length) + " bytes", true);
-      passing_over_ = length + kTfHeaderBytes + kTfFooterBytes;
-      return bad(at, 0,
+      const std::uint64_t whole = length + kTfHeaderBytes + kTfFooterBytes;
+      const auto here = std::min<std::uint64_t>(whole, rest.size());
+      passing_over_ = whole - here;
+      return bad(at + static_cast<std::size_t>(here), 0,
                  "record of " + std::to_string(length) + " bytes; at most " +
                      std::to_string(record_bytes_max_));
     }

@@ -60,6 +60,7 @@ inline Outcome parse_with(TableParser& parser, std::string_view bytes,
       EXPECT_FALSE(progress.bad->reason.empty());
       EXPECT_GE(progress.bad->column, 1u);
       out.bad.push_back(*progress.bad);
+      EXPECT_TRUE(progress.bad->fatal || progress.consumed > 0);
       if (progress.bad->fatal || out.bad.size() > 100000) return out;
       continue;
     }
