@@ -18,6 +18,7 @@
 #include "runtime/cluster/actor/coordinator_node.h"
 #include "runtime/cluster/actor/hmac_tokens.h"
 #include "runtime/cluster/actor/messages.h"
+#include "runtime/cluster/actor/store_actor.h"
 #include "runtime/store/memory_event_log.h"
 #include "scheduler/core/scheduler_core.h"
 
@@ -81,6 +82,8 @@ class GatedLog final : public store::EventLog {
     std::condition_variable changed;
     bool open = true;
     int commits = 0;  ///< begun
+    bool removals_refused = false;
+    int removals = 0;
   };
   explicit GatedLog(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
   Result<std::uint64_t> append(const std::vector<store::Record>& records,
@@ -110,7 +113,13 @@ class GatedLog final : public store::EventLog {
   Result<std::vector<std::uint64_t>> retire(WallTime before, std::uint32_t jobs_max) override {
     return log_.retire(before, jobs_max);
   }
-  Status remove(const std::vector<std::uint64_t>& indexes) override { return log_.remove(indexes); }
+  Status remove(const std::vector<std::uint64_t>& indexes) override {
+    const std::lock_guard lock(gate_->mutex);
+    ++gate_->removals;
+    gate_->changed.notify_all();
+    if (gate_->removals_refused) return fail(Errc::kResourceExhausted, "no room to delete");
+    return log_.remove(indexes);
+  }
 
  private:
   std::shared_ptr<Gate> gate_;
@@ -383,6 +392,43 @@ TEST_F(InProcess, SubmitsThatComeDuringACommitShareTheNextAndNoneIsAnsweredBefor
   EXPECT_EQ(acknowledged, kSubmits);
   const std::lock_guard lock(gate->mutex);
   EXPECT_LE(gate->commits - before, 5) << "not one fsync each";
+}
+
+TEST_F(InProcess, WhatACommitSupersedesIsRemovedBehindItsAnswerAndARefusalIsToldAndTriedAgain) {
+  auto gate = std::make_shared<GatedLog::Gate>();
+  gate->removals_refused = true;
+  std::promise<std::string> told;
+  StoreOptions options;
+  options.clock = &clock;
+  options.forget_every = milliseconds(20);
+  options.log = [&, first = true](const std::string& line) mutable {
+    if (std::exchange(first, false)) told.set_value(line);
+  };
+  caf::actor store = spawn_store(
+      system->get(), std::make_unique<ControlLog>(std::make_unique<GatedLog>(gate)), options);
+  caf::scoped_actor self{system->get()};
+  const SplitsLeased lease{{JobId(1), "worker", 0, Generation(1)}, "train", 1, 1};
+  GenerationEnded over;
+  over.job = JobId(1);
+  int removed_before = -1;
+  self->send(store, StoreEvents{Persist{1, {lease, over}}});
+  self->receive([&](const StoreDone& done) {
+    const std::lock_guard lock(gate->mutex);
+    removed_before = gate->removals;
+    EXPECT_TRUE(done.status);
+  });
+  EXPECT_EQ(removed_before, 0) << "the answer does not wait for it";
+  auto line = told.get_future();
+  ASSERT_EQ(line.wait_for(seconds(30)), std::future_status::ready);
+  EXPECT_NE(line.get().find("no room to delete"), std::string::npos);
+  {
+    std::unique_lock lock(gate->mutex);
+    gate->removals_refused = false;
+    const int before = gate->removals;
+    EXPECT_TRUE(gate->changed.wait_for(lock, seconds(30), [&] { return gate->removals > before; }));
+  }
+  self->send_exit(store, caf::exit_reason::user_shutdown);
+  self->wait_for(store);
 }
 
 TEST_F(InProcess, CallsOfAStoppedCoordinatorAreAnswered) {

@@ -74,17 +74,59 @@ TEST_F(ControlLogTest, WhatASnapshotOrAnEndSupersedesGoesAndNothingElse) {
   const auto last = log.append({met, snapshot, lease}, 3, WallTime{2});
   ASSERT_TRUE(last);
   EXPECT_EQ(*last, 9u);
+  EXPECT_EQ(kinds(log).size(), 6u) << "whoever waits for an append does not wait for this";
+  EXPECT_TRUE(log.has_superseded());
+  ASSERT_TRUE(log.forget_superseded());
+  EXPECT_FALSE(log.has_superseded());
   EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "input_files", "job_snapshot",
                                                   "splits_leased"}));
   ASSERT_TRUE(log.append({snapshot}, 3, WallTime{3}));
+  ASSERT_TRUE(log.forget_superseded());
   EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "input_files", "job_snapshot"}));
   GenerationEnded over;
   over.job = JobId(1);
   over.generation = Generation(1);
   ASSERT_TRUE(log.append({lease, over}, 3, WallTime{4}));
+  ASSERT_TRUE(log.forget_superseded());
   EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "generation_ended"}));
   const std::vector<Event> all = replay(log);
   EXPECT_EQ(std::count(all.begin(), all.end(), Event(of_another)), 1);
+}
+
+TEST_F(ControlLogTest, AJobThatHadNoInputsAndNoBarriersIsNotReadForItsEnd) {
+  ASSERT_TRUE(log.append({TermStarted{3}, submitted(1), ended(submitted(1))}, 3, WallTime{1}));
+  EXPECT_FALSE(log.has_superseded());
+}
+
+TEST_F(ControlLogTest, AGenerationOverWhileTheLastOneIsStillInTheLogLeavesTheNextOnesRecords) {
+  const TaskId consumer{JobId(1), "worker", 0, Generation(1)};
+  const SplitsLeased lease{consumer, "train", 1, 1};
+  const InputFilesSet files{JobId(1), Generation(1), "train", {}};
+  GenerationEnded over;
+  over.job = JobId(1);
+  const JobSnapshot snapshot{JobId(1), Generation(2), {}, {}, {}};
+  ASSERT_TRUE(log.append({TermStarted{3}, submitted(1), files, lease, over}, 3, WallTime{1}));
+  ASSERT_TRUE(log.append({files, lease, snapshot, lease}, 3, WallTime{2}));
+  ASSERT_TRUE(log.forget_superseded());
+  const std::vector<std::string> left{"job_submitted", "generation_ended", "input_files",
+                                      "job_snapshot", "splits_leased"};
+  EXPECT_EQ(kinds(log), left);
+  ASSERT_TRUE(log.append({ended(submitted(1))}, 3, WallTime{3}));
+  ASSERT_TRUE(log.forget_superseded());
+  EXPECT_FALSE(log.has_superseded());
+}
+
+TEST(ControlLog, WhatIsLeftByAProcessThatEndedGoesAfterTheNextReplay) {
+  auto memory = std::make_unique<store::MemoryEventLog>();
+  const store::MemoryEventLog& disk = *memory;
+  ControlLog first(std::move(memory));
+  const SplitsLeased lease{{JobId(1), "worker", 0, Generation(1)}, "train", 1, 1};
+  const JobSnapshot snapshot{JobId(1), Generation(1), {}, {}, {}};
+  ASSERT_TRUE(first.append({TermStarted{1}, submitted(1), lease, snapshot}, 1, WallTime{1}));
+  ControlLog second(std::make_unique<store::MemoryEventLog>(disk));
+  EXPECT_EQ(kinds(second).size(), 3u);
+  ASSERT_TRUE(second.forget_superseded());
+  EXPECT_EQ(kinds(second), (std::vector<std::string>{"job_submitted", "job_snapshot"}));
 }
 
 TEST_F(ControlLogTest, NothingComesAfterTheLastNumberThatThereIs) {

@@ -16,6 +16,7 @@ constexpr std::uint32_t kEventsListMax = 10'000;
 /// Records looked at for one answer: those that are for no person cost time too.
 constexpr std::uint32_t kEventsScanMax = 20'000;
 constexpr std::size_t kRetireRecordsMax = 10'000;
+constexpr std::size_t kForgetRecords = 4096;  // and what the last job brings
 
 store::JobRow row_of(const JobSubmitted& event) {
   JobView view;
@@ -73,23 +74,60 @@ Result<std::uint64_t> ControlLog::append(const std::vector<Event>& events, std::
     }
   }
   DLRUN_ASSIGN(const std::uint64_t last, log_->append(records, rows));
-  for (std::size_t i = 0; i < events.size(); ++i)
-    if (supersedes(events[i]))
-      (void)forget_superseded(events[i], last - (events.size() - 1 - i));  // durable is what counts
+  for (std::size_t i = 0; i < events.size(); ++i) note(events[i], last - (events.size() - 1 - i));
   return last;
 }
 
-Status ControlLog::forget_superseded(const Event& by, std::uint64_t index) {
+void ControlLog::note(const Event& event, std::uint64_t index) {
+  const JobId job = job_of(event);
+  if (supersedes(event)) {
+    // Most jobs have nothing that can be: they are not read for it.
+    if (const auto it = growing_.find(job); it != growing_.end()) {
+      const bool by_end = is_superseded(InputFilesSet{job, {}, "", {}}, event);
+      Superseded& noted = superseded_[job];
+      if (noted.from.files == 0) noted.from.files = it->second.files;
+      if (noted.from.rest == 0) noted.from.rest = it->second.rest;
+      (by_end ? noted.by_end : noted.by_snapshot) = index;
+      it->second.rest = 0;
+      if (by_end) growing_.erase(it);
+    }
+  }
+  if (!is_superseded(event, GenerationEnded{job, {}, {}, "", {}})) return;
+  Growing& growing = growing_[job];
+  std::uint64_t& first =
+      std::holds_alternative<InputFilesSet>(event) ? growing.files : growing.rest;
+  if (first == 0) first = index;
+}
+
+Status ControlLog::forget_superseded() {
   std::vector<std::uint64_t> gone;
-  DLRUN_TRY(log_->read_job(job_of(by).value, 0, [&](const store::Record& record) {
-    if (record.index >= index) return false;
+  std::vector<JobId> jobs;
+  for (const auto& [job, what] : superseded_) {
+    DLRUN_TRY(collect(job, what, gone));
+    jobs.push_back(job);
+    if (gone.size() >= kForgetRecords) break;
+  }
+  if (!gone.empty()) DLRUN_TRY(log_->remove(gone));
+  for (const JobId job : jobs) superseded_.erase(job);
+  return {};
+}
+
+Status ControlLog::collect(JobId job, const Superseded& what, std::vector<std::uint64_t>& gone) {
+  const Event by_end = GenerationEnded{job, {}, {}, "", {}};
+  const Event by_snapshot = JobSnapshot{job, {}, {}, {}, {}};
+  std::uint64_t first = what.from.rest;
+  if (what.by_end != 0 && what.from.files != 0)  // else they stay, and are no place to begin at
+    first = first == 0 ? what.from.files : std::min(first, what.from.files);
+  if (first == 0) return {};
+  const std::uint64_t end = std::max(what.by_end, what.by_snapshot);
+  return log_->read_job(job.value, first, [&](const store::Record& record) {
+    if (record.index >= end) return false;
     if (const Result<Event> event = wire::decode_event(record.payload);
-        event && is_superseded(*event, by))
+        event && ((record.index < what.by_end && is_superseded(*event, by_end)) ||
+                  (record.index < what.by_snapshot && is_superseded(*event, by_snapshot))))
       gone.push_back(record.index);
     return true;
-  }));
-  if (gone.empty()) return {};
-  return log_->remove(gone);
+  });
 }
 
 Status ControlLog::replay(std::size_t keys_max, const std::function<void(const Event&)>& visit) {
@@ -115,6 +153,7 @@ Status ControlLog::replay(std::size_t keys_max, const std::function<void(const E
       broken = tl::unexpected(event.error());
       return false;
     }
+    note(*event, record.index);
     visit(*event);
     return true;
   };
@@ -171,7 +210,8 @@ Result<ApiReply> ControlLog::read(const ReadEvents& query) {
   auto take = [&](const store::Record& record) {
     const Result<Event> event = decode(record);
     const bool more = ++scanned < kEventsScanMax;
-    if (!event && event.error().code == Errc::kUnsupported) {  // a newer build wrote it
+    if (!event &&
+        event.error().code == Errc::kUnsupported) {  // a newer build wrote it, or a much older
       list.last = record.index;
       return more;
     }

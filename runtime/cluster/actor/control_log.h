@@ -7,6 +7,7 @@
 /// Threads: single owner (the store actor; before it, main).
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -22,10 +23,16 @@ class ControlLog {
   /// In an order that CoordinatorCore::apply takes. `keys_max`: idempotency keys of ended jobs that
   /// are remembered.
   Status replay(std::size_t keys_max, const std::function<void(const Event&)>& visit);
-  /// One durable commit. Returns the index of the last event. What its events supersede goes
-  /// in a commit behind it, before append() returns; should that fail, with what the next ones
-  /// supersede.
+  /// One durable commit. Returns the index of the last event. What its events supersede is only
+  /// noted.
   Result<std::uint64_t> append(const std::vector<Event>& events, std::uint64_t term, WallTime at);
+
+  /// Something that was noted is still in the log.
+  bool has_superseded() const { return !superseded_.empty(); }
+  /// Removes it, some thousand records a call, in one commit of its own. Whoever waits for an
+  /// append does not wait for this. On an error nothing is forgotten: call again. A replay notes
+  /// anew what was left of unfinished jobs; what was left of others goes with retention.
+  Status forget_superseded();
 
   Result<ApiReply> read(const ReadJob& query);
   Result<ApiReply> read(const ReadJobs& query);
@@ -44,8 +51,23 @@ class ControlLog {
 
  private:
   Result<store::JobRow> row_of(const JobEnded& event);
-  Status forget_superseded(const Event& by, std::uint64_t index);
+  /// Where the records of a live job begin that something may supersede; 0 = it has none.
+  struct Growing {
+    std::uint64_t files = 0;  ///< file tables: a snapshot leaves them
+    std::uint64_t rest = 0;
+  };
+  /// Before which record of the job: a snapshot; the end of a generation or of the job.
+  struct Superseded {
+    Growing from;
+    std::uint64_t by_snapshot = 0;
+    std::uint64_t by_end = 0;
+  };
+  void note(const Event& event, std::uint64_t index);
+  Status collect(JobId job, const Superseded& what, std::vector<std::uint64_t>& gone);
+
   std::unique_ptr<store::EventLog> log_;
+  std::map<JobId, Growing> growing_;
+  std::map<JobId, Superseded> superseded_;
 };
 
 }  // namespace dlrun::cluster

@@ -30,6 +30,7 @@ struct StoreAnswer {
 };
 struct StoreFlush {};
 struct StoreRetire {};
+struct StoreForget {};
 struct StoreTerm {
   std::uint64_t term = 0;
 };  ///< stands in the records from now on
@@ -86,6 +87,7 @@ DLRUN_LOCAL_MESSAGE(dlrun::cluster::StoreRead)
 DLRUN_LOCAL_MESSAGE(dlrun::cluster::StoreAnswer)
 DLRUN_LOCAL_MESSAGE(dlrun::cluster::StoreFlush)
 DLRUN_LOCAL_MESSAGE(dlrun::cluster::StoreRetire)
+DLRUN_LOCAL_MESSAGE(dlrun::cluster::StoreForget)
 DLRUN_LOCAL_MESSAGE(dlrun::cluster::StoreTerm)
 DLRUN_LOCAL_MESSAGE(dlrun::cluster::ApiRequest)
 DLRUN_LOCAL_MESSAGE(dlrun::cluster::ApiSweep)

@@ -27,7 +27,8 @@ struct StoreState {
   std::vector<Waiting> waiting;
   std::size_t waiting_events = 0;
   bool flush_sent = false;
-  Seldom refusals;
+  bool forget_sent = false;
+  Seldom refusals, not_forgotten;
 };
 using Self = caf::stateful_actor<StoreState>;
 
@@ -77,11 +78,28 @@ void commit(Self* self, std::vector<Waiting> group) {
   }
 }
 
+void forget_later(Self* self) {
+  StoreState& s = self->state;
+  if (s.log->has_superseded() && !std::exchange(s.forget_sent, true))
+    self->delayed_send(self, s.options.forget_every, StoreForget{});
+}
+
+void forget(Self* self) {
+  StoreState& s = self->state;
+  s.forget_sent = false;
+  if (const Status ok = s.log->forget_superseded(); !ok && s.not_forgotten.now() && s.options.log)
+    s.options.log(
+        "store: what a later record stands for could not be removed: " + ok.error().to_string() +
+        " (" + std::to_string(s.not_forgotten.count()) + " so far)");
+  forget_later(self);
+}
+
 void flush(Self* self) {
   StoreState& s = self->state;
   s.flush_sent = false;
   s.waiting_events = 0;
   if (!s.waiting.empty()) commit(self, std::exchange(s.waiting, {}));
+  forget_later(self);
 }
 
 template <class Actor>
@@ -127,6 +145,7 @@ caf::behavior store(Self* self, std::shared_ptr<std::unique_ptr<ControlLog>> log
       [self](const StoreFlush&) { flush(self); },
       [self](const StoreRead& message) { answer(self, *self->state.log, message); },
       [self](const StoreTerm& message) { self->state.term = message.term; },
+      [self](const StoreForget&) { forget(self); },
       [self](const StoreRetire&) {
         StoreState& s = self->state;
         const WallTime before{s.options.clock->wall().ns - s.options.retention.count()};
