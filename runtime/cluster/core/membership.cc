@@ -1,6 +1,7 @@
 #include "runtime/cluster/core/membership.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/assert.h"
 
@@ -30,6 +31,7 @@ Membership::Joined Membership::on_register(const Register& message, Now now) {
   node.capacity.node = message.node;
   node.last_heard = now.at;
   node.last_heard_wall = now.wall;
+  node.forgiven = false;
   node.awaited = false;
   if (joined == Joined::kBack)
     node.state = NodeState::kFenced;
@@ -47,6 +49,7 @@ bool Membership::on_heard(const NodeId& id, Incarnation incarnation, Now now,
     return false;
   node.last_heard = now.at;
   node.last_heard_wall = now.wall;
+  node.forgiven = false;
   if (node.state == NodeState::kSuspect) {
     node.state = node.fencing.empty() ? NodeState::kUp : NodeState::kFenced;
     change = NodeChange{id, node.state, "heard again"};
@@ -59,7 +62,8 @@ std::vector<NodeChange> Membership::on_tick(Now now) {
   if (const auto due = next_wake(); due && now.at - *due > settings_.heartbeat) {
     const TimePoint earliest = now.at - (settings_.lost_after - settings_.suspect_after);
     for (auto& [id, node] : nodes_)
-      node.last_heard = std::max(std::min(node.last_heard + (now.at - *due), now.at), earliest);
+      if (!std::exchange(node.forgiven, true))
+        node.last_heard = std::max(std::min(node.last_heard + (now.at - *due), now.at), earliest);
   }
   std::vector<NodeChange> changes;
   for (auto& [id, node] : nodes_) {

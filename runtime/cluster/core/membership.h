@@ -9,8 +9,9 @@
 ///      (at once when it had none). 7: the agent restarted; shims went on, the new process reports
 ///      their tasks.
 /// Time in which nobody looked counts for nobody: a tick that comes more than a heartbeat after
-/// next_wake() (the process was stopped, its machine paused) extends every lease by what it is
-/// late, and to suspect_after at least.
+/// next_wake() (the process was stopped, its machine paused) extends leases by what it is late, and
+/// to suspect_after at least; each once until its node is heard again. A coordinator that is late
+/// every time, while it hears the others, calls a dead node lost all the same.
 /// An incarnation that was replaced never comes back: its late messages are ignored (the last
 /// `retired_max` are remembered).
 /// Threads: single owner.
@@ -54,6 +55,7 @@ class Membership {
     sched::NodeCapacity capacity;
     TimePoint last_heard;
     WallTime last_heard_wall;
+    bool forgiven = false;  ///< its lease was extended since it was heard
     /// held tasks before the coordinator restarted and has not registered since
     bool awaited = false;
     std::set<std::pair<TaskId, Epoch>> fencing;  ///< must end before the node gets work again
