@@ -257,7 +257,9 @@ Result<Event> get(schema::Event::Reader from) {
                           wire::get(r.getDone())};
     }
     case schema::Event::OBSOLETE15:
-      break;
+      return fail(Errc::kUnsupported,
+                  "the end of a split as it was written before leases carried it: end the jobs "
+                  "that read inputs with the build that began them, then start this one");
     case schema::Event::TASK_WARNED: {
       const auto r = from.getTaskWarned();
       DLRUN_ASSIGN(TaskId task, wire::get(r.getTask()));

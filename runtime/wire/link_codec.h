@@ -15,9 +15,10 @@
 namespace dlrun::wire {
 
 /// The later of two speaks the version of the earlier, down to kLinkVersionMin; older ones are
-/// refused.
-inline constexpr std::uint32_t kLinkVersion = 1;
-inline constexpr std::uint32_t kLinkVersionMin = 1;
+/// refused. Version 1 told the ends of splits by messages of their own, which nobody takes any
+/// more: what its tasks have read would be read again.
+inline constexpr std::uint32_t kLinkVersion = 2;
+inline constexpr std::uint32_t kLinkVersionMin = 2;
 
 struct LinkHello {
   std::uint32_t version = kLinkVersion;

@@ -292,7 +292,7 @@ TEST(Link, ALaterVersionIsTakenAndOneThatIsTooOldIsRefusedByName) {
       spawn_agent_link(old.system->get(), old.owner,
                        link_options(port, cluster.hello("node-1", 7, wire::kLinkVersionMin - 1)));
   EXPECT_TRUE(
-      old.heard->wait("down the coordinator refuses this node: its version of the link, 0,"));
+      old.heard->wait("down the coordinator refuses this node: its version of the link, 1,"));
   later.link =
       spawn_agent_link(later.system->get(), later.owner,
                        link_options(port, cluster.hello("node-2", 7, wire::kLinkVersion + 1)));
