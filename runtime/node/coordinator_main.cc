@@ -192,6 +192,7 @@ class Coordinator {
     options.settings.membership.heartbeat = std::chrono::milliseconds(flags_.heartbeat_ms);
     options.settings.membership.suspect_after = std::chrono::milliseconds(flags_.suspect_ms);
     options.settings.membership.lost_after = std::chrono::milliseconds(flags_.lost_ms);
+    options.job_settings.commit_stall = std::chrono::seconds(flags_.commit_stall_s);
     options.settings.jobs_live_max = static_cast<std::uint32_t>(flags_.jobs_max);
     options.retention = std::chrono::hours(24) * flags_.retention_days;
     options.settings.version = DLRUN_VERSION_TEXT;

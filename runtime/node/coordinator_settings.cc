@@ -43,6 +43,8 @@ std::vector<Setting> coordinator_settings(CoordinatorFlags& f) {
                     "a node not heard for so long gets no new work"),
       whole_setting("lost-ms", &f.lost_ms, 200, 3'600'000, "ms",
                     "a node not heard for so long is lost, and its tasks with it"),
+      whole_setting("commit-stall-s", &f.commit_stall_s, 10, 7 * 86'400, "s",
+                    "a job fails whose outputs take their places and do not get on for so long"),
       whole_setting("jobs-max", &f.jobs_max, 1, 1'000'000, "",
                     "jobs that wait or run; a submit beyond is refused"),
       whole_setting("retention-days", &f.retention_days, 1, 36'500, "days",

@@ -26,6 +26,7 @@ struct CoordinatorFlags {
   std::int64_t heartbeat_ms = 2000;
   std::int64_t suspect_ms = 10'000;
   std::int64_t lost_ms = 30'000;
+  std::int64_t commit_stall_s = 1800;
   std::int64_t jobs_max = 10'000;
   std::int64_t retention_days = 30;
   std::int64_t log_job_bytes = std::int64_t{1} << 30;

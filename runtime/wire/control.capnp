@@ -155,6 +155,8 @@ struct LeaseSplits {
 struct OutputsCommitted {
   error @0 :Int32;
   errorContext @1 :Data;
+  underWay @2 :Bool;  # then neither done nor failed
+  progress @3 :UInt64;
 }
 
 struct FromAgent {

@@ -157,6 +157,8 @@ struct PutFromAgent {
     auto b = to.initOutputsCommitted();
     b.setError(static_cast<std::int32_t>(m.error));
     b.setErrorContext(data_of(m.error_context));
+    b.setUnderWay(m.under_way);
+    b.setProgress(m.progress);
   }
 };
 
@@ -269,7 +271,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       return HeartbeatAck{r.getTerm(), r.getSequence(), r.getKnown()};
     }
     case schema_to::OBSOLETE11:
-      break;
+      return fail(Errc::kUnsupported, "said before leases carried the ends of splits");
     case schema_to::COMMIT_OUTPUTS:
       return CommitOutputs{task, epoch, wire::get(from.getCommitOutputs())};
   }
@@ -322,15 +324,19 @@ Result<FromAgent> get(schema_from::Reader from) {
           r.getRequest(), r.getResync(), wire::get(r.getHeld()),  wire::get(r.getDone())};
     }
     case schema_from::OBSOLETE9:
-      break;
+      return fail(Errc::kUnsupported, "said before leases carried the ends of splits");
     case schema_from::WORKER_GONE_ACK: {
       DLRUN_ASSIGN(const TaskId worker, wire::get(from.getWorkerGoneAck()));
       return WorkerGoneAck{task, worker, epoch};
     }
     case schema_from::OUTPUTS_COMMITTED: {
       const auto r = from.getOutputsCommitted();
-      return OutputsCommitted{task, epoch, static_cast<Errc>(r.getError()),
-                              to_string(r.getErrorContext())};
+      return OutputsCommitted{task,
+                              epoch,
+                              static_cast<Errc>(r.getError()),
+                              to_string(r.getErrorContext()),
+                              r.getUnderWay(),
+                              r.getProgress()};
     }
   }
   return fail(Errc::kUnsupported, "message from an agent: unknown kind " +

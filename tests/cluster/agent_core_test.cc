@@ -248,6 +248,33 @@ TEST_F(AgentTest, OfTheFilesOfAnInputOnlyTheNewestRequestStaysOpen) {
   EXPECT_EQ(said<InputFiles>()[0].request + said<InputFiles>()[1].request, 4u + 8u);
 }
 
+TEST_F(AgentTest, AnArrivalThatFindsAllRequestsOpenIsLateAndNotLost) {
+  link();
+  run();
+  const std::uint64_t most = AgentSettings{}.requests_max;
+  for (std::uint64_t i = 1; i <= most; ++i) take(core_.on_barrier(task_, "b", i, now()));
+  out_.clear();
+  take(core_.on_barrier(task_, "late", 1, now()));
+  take(core_.on_barrier(task_, "later", 1, now()));
+  take(core_.on_barrier(task_, "late", 2, now()));  // its caller gave up the first
+  EXPECT_TRUE(said<BarrierArrive>().empty());
+  tell(BarrierDone{task_, Epoch{1, 1}, "b", 1});  // there is room for one
+  ASSERT_EQ(said<BarrierArrive>().size(), 1u);
+  EXPECT_EQ(said<BarrierArrive>()[0].name, "late");
+  EXPECT_EQ(said<BarrierArrive>()[0].round, 2u);
+  out_.clear();
+  tell(BarrierDone{task_, Epoch{1, 1}, "late", 2});
+  ASSERT_EQ(of<DeliverBarrier>().size(), 1u);
+  EXPECT_EQ(of<DeliverBarrier>()[0].name, "late");
+  ASSERT_EQ(said<BarrierArrive>().size(), 1u);
+  EXPECT_EQ(said<BarrierArrive>()[0].name, "later");
+  // What waits when its task ends is forgotten with it.
+  take(core_.on_barrier(task_, "too late", 1, now()));
+  out_.clear();
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  EXPECT_TRUE(said<BarrierArrive>().empty());
+}
+
 TEST_F(AgentTest, ACommitThatIsAskedForAgainWhileItIsUnderWayIsAnsweredSoAndNotBegunAgain) {
   link();
   run();
@@ -255,11 +282,19 @@ TEST_F(AgentTest, ACommitThatIsAskedForAgainWhileItIsUnderWayIsAnsweredSoAndNotB
   for (int i = 0; i < 3; ++i) tell(commit);
   EXPECT_EQ(of<PublishOutputs>().size(), 1u);
   ASSERT_EQ(said<OutputsCommitted>().size(), 2u);
-  EXPECT_EQ(said<OutputsCommitted>()[0].error, Errc::kOverloaded);
+  EXPECT_EQ(said<OutputsCommitted>()[0].error, Errc{});
+  EXPECT_TRUE(said<OutputsCommitted>()[0].under_way);
+  take(core_.on_publishing(task_, Epoch{1, 1}, 17, now()));
+  take(core_.on_publishing(task_, Epoch{1, 2}, 99, now()));  // another's
+  out_.clear();
+  tell(commit);
+  ASSERT_EQ(said<OutputsCommitted>().size(), 1u);
+  EXPECT_EQ(said<OutputsCommitted>()[0].progress, 17u);
   out_.clear();
   take(core_.on_published(task_, Epoch{1, 1}, Status{}, now()));
   ASSERT_EQ(said<OutputsCommitted>().size(), 1u);
   EXPECT_EQ(said<OutputsCommitted>()[0].error, Errc{});
+  EXPECT_FALSE(said<OutputsCommitted>()[0].under_way);
   tell(commit);
   EXPECT_EQ(of<PublishOutputs>().size(), 1u) << "its answer was lost";
 }

@@ -242,6 +242,19 @@ TEST_F(CoordinatorTest, ACoordinatorThatStoodStillCallsNobodyLostForThatTime) {
   EXPECT_EQ(state_of("a"), NodeState::kLost);
 }
 
+TEST_F(CoordinatorTest, ACoordinatorThatIsAlwaysLateCallsADeadNodeLostAndNoOther) {
+  join("a", 1);
+  join("b", 1);
+  submit(1);
+  out_.clear();
+  for (int i = 0; i < 20; ++i) {  // each look is five seconds late at least
+    stand_still(seconds(15));
+    hear("b", 1, Heartbeat{NodeId{"b"}, Incarnation{1}, 1});
+  }
+  EXPECT_EQ(state_of("a"), NodeState::kLost);
+  EXPECT_EQ(state_of("b"), NodeState::kUp);
+}
+
 TEST_F(CoordinatorTest, ASuspectNodeThatIsHeardIsUpAgain) {
   join("a", 1);
   advance(seconds(12));
@@ -365,6 +378,9 @@ TEST_F(CoordinatorTest, AHeldJobIsPlacedOnlyAfterItsReleaseAlsoAcrossARestart) {
   EXPECT_EQ(placer_->queued() + placer_->placed(), 0u);
   ASSERT_TRUE(call(HoldJob{job, false, ""}).has_value());
   ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
+  const auto again = call(HoldJob{job, false, ""});
+  ASSERT_EQ(code_of(again), Errc::kFailedPrecondition);
+  EXPECT_EQ(again.error().context, "j1 is not held: it is ADMITTED");
   EXPECT_EQ(code_of(call(HoldJob{job, true, ""})), Errc::kFailedPrecondition) << "it has a place";
   EXPECT_EQ(code_of(call(HoldJob{JobId{9}, true, ""})), Errc::kNotFound);
 }
@@ -380,6 +396,34 @@ TEST_F(CoordinatorTest, AWaitingJobCanBeHeldAndAnotherTakesItsRoom) {
   ASSERT_TRUE(std::holds_alternative<JobPlaced>(log_.back()));
   EXPECT_EQ(std::get<JobPlaced>(log_.back()).job, third);
   ASSERT_TRUE(call(KillJob{second, ""}).has_value()) << "a held job can be killed";
+}
+
+TEST_F(CoordinatorTest, WhyOfAHeldJobGivesTheReasonAlsoAcrossARestart) {
+  const JobId job = submit(1);
+  ASSERT_TRUE(call(HoldJob{job, true, "its input is not there yet"}).has_value());
+  for (int life = 0; life < 2; ++life) {
+    const std::string why = std::get<WhyAnswer>(*call(WhyJob{job})).summary;
+    EXPECT_EQ(why, "is held (its input is not there yet): it waits for dlrun release");
+    EXPECT_EQ(std::get<JobView>(*call(GetJob{job})).reason, why);
+    boot();
+  }
+}
+
+TEST_F(CoordinatorTest, AKillWhileOutputsTakeTheirPlacesSaysWhatItDoes) {
+  join("a", 1);
+  const JobId job = submit(1);
+  EXPECT_EQ(std::get<KillAck>(*call(KillJob{submit(1), ""})).note, "");
+  JobView view;
+  view.id = job;
+  view.state = JobState::kCommitting;
+  view.epoch = std::get<JobView>(*call(GetJob{job})).epoch;
+  take(core_->on_job(JobReport{view}, now()));
+  for (int i = 0; i < 2; ++i) {
+    const std::string note = std::get<KillAck>(*call(KillJob{job, ""})).note;
+    EXPECT_NE(note.find("SUCCEEDED when they are there within 30 s, else CANCELLED"),
+              std::string::npos)
+        << note;
+  }
 }
 
 TEST_F(CoordinatorTest, ARequeueIsRecordedThenToldToTheJobAndGivesItANewEpoch) {

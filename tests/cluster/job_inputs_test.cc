@@ -136,11 +136,17 @@ TEST_F(JobInputs, LeasesShrinkTowardsTheEndSoThatNobodySitsOnTheRest) {
   EXPECT_LE(largest_late, 2u);
 }
 
-/// A snapshot after each lease and each barrier.
+/// A snapshot after each lease and each barrier, while it is small.
 class JobSnapshots : public JobInputs {
  protected:
   JobSnapshots() : JobInputs(JobSettings{.snapshot_after = 1}) {}
   void forget_superseded() {
+    for (std::uint64_t round = 1; !std::holds_alternative<JobSnapshot>(h.log.back()); ++round) {
+      ASSERT_LT(round, 64u);
+      for (const std::uint32_t rank : {0u, 1u})
+        h.from("n" + std::to_string(rank),
+               BarrierArrive{h.task("worker", rank), kEpoch, "until a snapshot", round});
+    }
     const Event last = h.log.back();
     ASSERT_TRUE(std::holds_alternative<JobSnapshot>(last));
     std::erase_if(h.log, [&](const Event& e) { return is_superseded(e, last); });
@@ -220,6 +226,30 @@ TEST_F(JobSnapshots, OneThatIsDueAtARestartWaitsUntilWhatATaskHeldIsGivenBack) {
   h.recover();
   h.sent.clear();
   EXPECT_EQ(rest(1, 501).size(), 64u - 8u) << "but what it holds already";
+}
+
+TEST_F(JobSnapshots, ALargeOneComesWhenAsMuchAsItHoldsWasRecorded) {
+  const auto snapshots = [this] {
+    return std::count_if(h.log.begin(), h.log.end(),
+                         [](const Event& e) { return std::holds_alternative<JobSnapshot>(e); });
+  };
+  (void)ask(0, 10, 1);
+  (void)ask(0, 11, 1);
+  EXPECT_EQ(snapshots(), 2) << "small ones after each record";
+  // A thousand names of barriers: as large as five hundred records.
+  for (int i = 0; i < 1000; ++i)
+    for (const std::uint32_t rank : {0u, 1u})
+      h.from("n" + std::to_string(rank),
+             BarrierArrive{h.task("worker", rank), kEpoch, std::to_string(i), 1});
+  EXPECT_LT(snapshots(), 40);
+  EXPECT_GT(snapshots(), 5);
+  const auto before = snapshots();
+  h.recover();
+  for (int i = 0; i < 100; ++i)
+    for (const std::uint32_t rank : {0u, 1u})
+      h.from("n" + std::to_string(rank),
+             BarrierArrive{h.task("worker", rank), kEpoch, "more" + std::to_string(i), 1});
+  EXPECT_LE(snapshots(), before + 1) << "a restart knows how large the last was";
 }
 
 }  // namespace

@@ -166,26 +166,81 @@ TEST(JobCore, ACommitThatNobodyAnswersEndsInTime) {
   EXPECT_EQ(h.ended->state, JobState::kFailed);
 }
 
-TEST(JobCore, ACommitThatIsUnderWayMayTakeItsTimeUnlessTheJobIsKilled) {
-  JobHarness h(spec_with_output(1));
-  h.place();
-  h.update("n0", h.task("worker", 0), TaskState::kRunning);
-  h.exits("n0", h.task("worker", 0), 0);
-  const auto say = [&](Errc error) {
-    h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, error, ""});
-  };
-  for (int i = 0; i < 10; ++i) {
-    h.advance(seconds(60));
-    say(Errc::kOverloaded);
+/// A job that commits.
+struct Committing : JobHarness {
+  Committing() : JobHarness(spec_with_output(1)) {
+    place();
+    update("n0", task("worker", 0), TaskState::kRunning);
+    exits("n0", task("worker", 0), 0);
   }
-  EXPECT_FALSE(h.ended);
-  h.take(h.core->on_input(Kill{{h.job, "", {}}}, h.now()));
-  h.advance(seconds(60));
-  say(Errc::kOverloaded);
-  EXPECT_FALSE(h.ended);
-  h.advance(seconds(61));
+};
+void under_way(JobHarness& h, std::uint64_t progress) {
+  h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, {}, "", true, progress});
+}
+void done(JobHarness& h) {
+  h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, {}, ""});
+}
+
+TEST(JobCore, ACommitThatGetsOnMayTakeItsTimeAndOneThatStandsStillEndsTheJob) {
+  Committing h;
+  std::uint64_t files = 0;
+  for (int minute = 0; minute < 300; ++minute) {
+    h.advance(seconds(60));
+    if (minute % 20 == 0) ++files;
+    under_way(h, files);
+  }
+  EXPECT_FALSE(h.ended) << "five hours, a file in twenty minutes";
+  under_way(h, 0);  // a new agent process began anew
+  int minutes = 0;
+  for (; minutes < 60 && !h.ended; ++minutes) {
+    h.advance(seconds(60));
+    if (!h.ended) under_way(h, 0);
+  }
+  EXPECT_EQ(minutes, 30);
   ASSERT_TRUE(h.ended);
   EXPECT_EQ(h.ended->state, JobState::kFailed);
+  EXPECT_NE(h.ended->reason.find("worker/0#1 on n0 does not get on"), std::string::npos)
+      << h.ended->reason;
+  EXPECT_NE(h.ended->exit_code, 0);
+}
+
+TEST(JobCore, AFailureThatIsCalledOverloadedIsAFailure) {
+  Committing h;
+  h.from("n0", OutputsCommitted{h.task("worker", 0), Epoch{1, 1}, Errc::kOverloaded, "no quota"});
+  ASSERT_TRUE(h.ended);
+  EXPECT_EQ(h.ended->state, JobState::kFailed);
+}
+
+TEST(JobCore, AKillWaitsItsGraceForACommitAndThenCancelsTheJob) {
+  const auto kill = [](JobHarness& h) {
+    const JobKillRequested request{h.job, "", {}};
+    h.log.push_back(request);
+    h.take(h.core->on_input(Kill{request}, h.now()));
+  };
+  Committing late;
+  kill(late);
+  late.advance(seconds(29));
+  EXPECT_FALSE(late.ended);
+  done(late);
+  ASSERT_TRUE(late.ended);
+  EXPECT_EQ(late.ended->state, JobState::kSucceeded) << "they are in their places";
+
+  Committing h;
+  kill(h);
+  h.recover();
+  ASSERT_TRUE(h.core->next_wake());
+  for (int i = 0; i < 3; ++i) {
+    under_way(h, 1);
+    h.advance(seconds(9));
+  }
+  EXPECT_FALSE(h.ended);
+  under_way(h, 2);
+  h.advance(seconds(4));
+  ASSERT_TRUE(h.ended);
+  EXPECT_EQ(h.ended->state, JobState::kCancelled);
+  EXPECT_NE(h.ended->reason.find("may be there or still come"), std::string::npos)
+      << h.ended->reason;
+  EXPECT_EQ(h.ended->exit_code, 130);
 }
 
 TEST(JobCore, ADeadlineThatPassedWhileNobodyLookedIsNoReasonToGiveUp) {
@@ -205,6 +260,13 @@ TEST(JobCore, ADeadlineThatPassedWhileNobodyLookedIsNoReasonToGiveUp) {
   EXPECT_NE(other.core->state(), JobState::kStopping);
   other.advance(seconds(6));
   EXPECT_EQ(other.core->state(), JobState::kStopping);
+
+  JobHarness always(spec_of(1));  // nobody ever looks in time
+  always.place();
+  always.advance(seconds(600));
+  EXPECT_NE(always.core->state(), JobState::kStopping);
+  always.advance(seconds(600));
+  EXPECT_EQ(always.core->state(), JobState::kStopping) << "put off once, not for ever";
 }
 
 }  // namespace

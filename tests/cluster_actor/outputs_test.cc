@@ -50,7 +50,9 @@ TEST_F(OutputsTest, ManyFilesAppearTogetherToo) {
   const fs::path staged = staging_path(model, task_of(1));
   fs::create_directories(staged / "deep");
   for (int i = 0; i < 300; ++i) std::ofstream(staged / "deep" / std::to_string(i)) << i;
-  ASSERT_TRUE(publish_outputs({task_of(1), Epoch{1, 4}, {model}}).has_value());
+  int steps = 0;
+  ASSERT_TRUE(publish_outputs({task_of(1), Epoch{1, 4}, {model}}, [&] { ++steps; }).has_value());
+  EXPECT_EQ(steps, 300 + 2 + 1) << "each file, _SUCCESS and folder, and the rename";
   EXPECT_EQ(std::distance(fs::directory_iterator(model.path + "/deep"), {}), 300);
   EXPECT_TRUE(fs::exists(model.path + "/_SUCCESS"));
 }

@@ -1,4 +1,5 @@
 // `dlrun run`: the program's bytes, its exit code, what is said meanwhile, interrupts, an outage.
+#include <algorithm>
 #include <future>
 
 #include "tests/launcher/cli_fixture.h"

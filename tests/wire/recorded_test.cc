@@ -66,5 +66,31 @@ TEST(Recorded, VersionOneOfEveryMessageAndEventStillReadsTheSame) {
   check("event_", wire_test::events(), lines, wire::decode_event);
 }
 
+// The ends of splits, as they were written and said before leases carried them.
+TEST(Recorded, WhatIsNoLongerWrittenIsToldAsWhatItIs) {
+  const auto event = wire::decode_event(
+      unhex("000000000e00000000000000040001000c0000000000000000000000000000000000000000000000"
+            "0d000000000000000000000002000200040000000000000001000000000000000800000002000100"
+            "0100000032000000747261696e000000000000000000000000000000000000000000000000000000"));
+  ASSERT_FALSE(event);
+  EXPECT_EQ(event.error().code, Errc::kUnsupported);
+  EXPECT_NE(event.error().context.find("end the jobs that read inputs"), std::string::npos)
+      << event.error().context;
+  const auto from = wire::decode_from_agent(
+      unhex("000000000e0000000000000001000300070000000000000008000000020001001000000002000000"
+            "14000000020001000000000000000000000000000000000000000000000000000000000000000000"
+            "0000000000000000040000000000000000000000000000000100000032000000747261696e000000"));
+  ASSERT_FALSE(from);
+  EXPECT_NE(from.error().context.find("before leases carried"), std::string::npos)
+      << from.error().context;
+  const auto to = wire::decode_to_agent(
+      unhex("000000000e0000000000000001000300090000000000000008000000020001001000000002000000"
+            "14000000020001000000000000000000000000000000000000000000000000000000000000000000"
+            "0000000000000000040000000000000000000000000000000100000032000000747261696e000000"));
+  ASSERT_FALSE(to);
+  EXPECT_NE(to.error().context.find("before leases carried"), std::string::npos)
+      << to.error().context;
+}
+
 }  // namespace
 }  // namespace dlrun

@@ -215,7 +215,8 @@ inline std::vector<FromAgent> from_agent() {
           WorkerGoneAck{kShard, kTask, kEpoch},
           OutputsCommitted{kTask, kEpoch, Errc::kAlreadyExists, kBytes},
           warned,
-          LeaseSplits{kTask, kEpoch, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}}};
+          LeaseSplits{kTask, kEpoch, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}},
+          OutputsCommitted{kTask, kEpoch, {}, "", true, 70'000}};
 }
 
 inline std::vector<Event> events() {

@@ -60,6 +60,9 @@ AgentEffects on(AgentCore& core, TaskLease& e, Now now) {
   return core.on_lease(e.consumer, e.input, e.splits_max, e.request, e.resync, std::move(e.held),
                        std::move(e.done), now);
 }
+AgentEffects on(AgentCore& core, TaskPublishing& e, Now now) {
+  return core.on_publishing(e.task, e.epoch, e.progress, now);
+}
 AgentEffects on(AgentCore& core, TaskPublished& e, Now now) {
   return core.on_published(e.task, e.epoch, e.status, now);
 }

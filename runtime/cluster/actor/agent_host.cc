@@ -25,6 +25,7 @@ namespace {
 constexpr const char* kDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr auto kStopFeedersWithin = std::chrono::seconds(2);
 constexpr auto kProbeEvery = std::chrono::milliseconds(100);
+constexpr auto kSayProgressEvery = std::chrono::seconds(1);  // of outputs
 constexpr auto kLastNewsWithin = std::chrono::seconds(5);
 
 TaskEnd start_failed(std::string detail) {
@@ -330,7 +331,15 @@ class AgentHost::Impl {
 
   void perform(PublishOutputs& effect) {
     publisher_.post([this, commit = effect.commit] {
-      Status done = publish_outputs(commit);
+      std::uint64_t steps = 0;
+      auto told = std::chrono::steady_clock::now();
+      Status done = publish_outputs(commit, [&] {
+        ++steps;
+        const auto now = std::chrono::steady_clock::now();
+        if (now - told < kSayProgressEvery) return;
+        told = now;
+        run([this, commit, steps] { emit(TaskPublishing{commit.task, commit.epoch, steps}); });
+      });
       run([this, commit, done = std::move(done)] {
         emit(TaskPublished{commit.task, commit.epoch, done});
       });

@@ -52,12 +52,17 @@ struct TaskLease {
   std::vector<io::SplitKey> held;
   std::vector<io::SplitKey> done;
 };
+struct TaskPublishing {
+  TaskId task;
+  Epoch epoch;
+  std::uint64_t progress = 0;  ///< files and folders that are done
+};
 struct TaskPublished {
   TaskId task;
   Epoch epoch;
   Status status;
 };
 using HostEvent = std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress,
-                               TaskAtBarrier, TaskFiles, TaskLease, TaskPublished>;
+                               TaskAtBarrier, TaskFiles, TaskLease, TaskPublishing, TaskPublished>;
 
 }  // namespace dlrun::cluster

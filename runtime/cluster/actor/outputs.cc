@@ -13,6 +13,7 @@ namespace dlrun::cluster {
 namespace {
 
 namespace fs = std::filesystem;
+using Step = std::function<void()>;
 constexpr std::size_t kMarkBytesMax = 4096;
 constexpr std::size_t kSyncOneByOne = 64;
 
@@ -60,7 +61,7 @@ Status sync_file_system(const std::string& path) {
 
 /// A few files one by one, many with their whole file system: a commit of its journal for each of
 /// them would take minutes.
-Status sync_tree(const std::string& root) {
+Status sync_tree(const std::string& root, const Step& step) {
   std::error_code ec;
   std::size_t files = 0;
   const dev_t device = device_of(root);
@@ -69,6 +70,7 @@ Status sync_tree(const std::string& root) {
     if (!fs::is_regular_file(status) && !fs::is_directory(status)) continue;
     const std::string path = it->path().string();
     if (++files <= kSyncOneByOne || device_of(path) != device) DLRUN_TRY(sync(path));
+    step();
   }
   if (ec) return fail_errno("read " + root, ec.value());
   if (files > kSyncOneByOne) DLRUN_TRY(sync_file_system(root));
@@ -85,11 +87,11 @@ Stands where(const CommitOutputs& commit, const OutputSpec& output) {
 }
 
 /// All that can be known and done before the rename.
-Status make_ready(const CommitOutputs& commit, const OutputSpec& output) {
+Status make_ready(const CommitOutputs& commit, const OutputSpec& output, const Step& step) {
   const std::string from = staging_path(output, commit.task);
   DLRUN_TRY(check_free(output));
   DLRUN_TRY(shim::write_file(from + "/_SUCCESS", mark_of(commit)));
-  return sync_tree(from);
+  return sync_tree(from, step);
 }
 
 Status put_in_place(const CommitOutputs& commit, const OutputSpec& output) {
@@ -141,7 +143,7 @@ void remove_earlier_outputs(const TaskId& task, const std::vector<OutputSpec>& o
     }
 }
 
-Status publish_outputs(const CommitOutputs& commit) {
+Status publish_outputs(const CommitOutputs& commit, const Step& step) {
   std::vector<const OutputSpec*> staged;
   for (const OutputSpec& output : commit.outputs) {
     switch (where(commit, output)) {
@@ -157,11 +159,13 @@ Status publish_outputs(const CommitOutputs& commit) {
   }
   // What is staged shows that this commit was never answered well: it may be undone as a whole.
   for (const OutputSpec* output : staged)
-    if (const Status ready = make_ready(commit, *output); !ready)
+    if (const Status ready = make_ready(commit, *output, step); !ready)
       return tl::unexpected(take_back(commit, ready.error()));
-  for (const OutputSpec* output : staged)
+  for (const OutputSpec* output : staged) {
     if (const Status placed = put_in_place(commit, *output); !placed)
       return tl::unexpected(take_back(commit, placed.error()));
+    step();
+  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 /// kIo, kPermissionDenied, kResourceExhausted.
 /// Threads: plain functions.
 
+#include <functional>
 #include <vector>
 
 #include "runtime/cluster/core/msg.h"
@@ -21,7 +22,9 @@ void remove_earlier_outputs(const TaskId& task, const std::vector<OutputSpec>& o
 
 /// All of them or none: each is checked and synced before the first takes its place, and when a
 /// later rename fails the earlier ones are taken back; the error names what could not be. Durable
-/// when it returns well. Idempotent.
-Status publish_outputs(const CommitOutputs& commit);
+/// when it returns well. Idempotent. `step` after each file or folder that was looked at, synced or
+/// renamed: whoever waits sees that it gets on.
+Status publish_outputs(
+    const CommitOutputs& commit, const std::function<void()>& step = [] {});
 
 }  // namespace dlrun::cluster

@@ -106,6 +106,7 @@ AgentEffects AgentCore::on_message(const ToAgent& message, Now now) {
   // a process that was stopped wakes up late
   if (registered_ && now.at >= ack_deadline_) unregister(now);
   std::visit([&](const auto& m) { on(m, now); }, message);
+  pass_arrivals_on(now);
   return take();
 }
 
@@ -303,13 +304,21 @@ void AgentCore::on(const CommitOutputs& message, Now) {
   const bool over = message.epoch < epoch_floor_ ||
                     (newest != newest_epoch_.end() && message.epoch < newest->second);
   if (over)
-    out_.push_back(SendToCoordinator{
+    return out_.push_back(SendToCoordinator{
         OutputsCommitted{message.task, message.epoch, Errc::kStaleEpoch, "its epoch is over"}});
-  else if (publishing_.insert({message.task, message.epoch}).second)
+  const auto [at, fresh] = publishing_.try_emplace({message.task, message.epoch}, 0);
+  if (fresh)
     out_.push_back(PublishOutputs{message});
   else
-    out_.push_back(SendToCoordinator{
-        OutputsCommitted{message.task, message.epoch, Errc::kOverloaded, "it is under way"}});
+    out_.push_back(
+        SendToCoordinator{OutputsCommitted{message.task, message.epoch, {}, "", true, at->second}});
+}
+
+AgentEffects AgentCore::on_publishing(const TaskId& task, Epoch epoch, std::uint64_t progress,
+                                      Now) {
+  if (const auto it = publishing_.find({task, epoch}); it != publishing_.end())
+    it->second = progress;
+  return take();
 }
 
 AgentEffects AgentCore::on_published(const TaskId& task, Epoch epoch, const Status& status, Now) {
@@ -389,6 +398,7 @@ AgentEffects AgentCore::on_exit(const TaskId& id, const TaskEnd& how, Now now) {
   const auto it = tasks_.find(id);
   if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
   end(it->second, how, now);
+  pass_arrivals_on(now);
   return take();
 }
 
@@ -399,6 +409,7 @@ void AgentCore::end(Task& task, TaskEnd how, Now now) {
   say_progress(task, now);  // the last word of a program is told too
   task.progress.reset();
   task.spawning = false;
+  task.arrivals.clear();
   task.state = TaskState::kEnded;
   task.end = std::move(how);
   task.resend_after = settings_.resend;
@@ -475,17 +486,35 @@ AgentEffects AgentCore::on_barrier(const TaskId& id, const std::string& name, st
   const auto it = tasks_.find(id);
   if (it == tasks_.end() || it->second.state == TaskState::kEnded) return take();
   Task& task = it->second;
-  if (!repeat(barrier_key(id, name, round), BarrierArrive{id, task.prepare.epoch, name, round},
-              now)) {
-    // A barrier has no answer that says no: the rank waits, and the job's events say why.
-    const std::string why = "its node has " + std::to_string(settings_.requests_max) +
-                            " requests open: an arrival at a barrier was not passed on";
-    if (task.warning != why) {
-      task.warning = why;
-      update(task);
-    }
+  if (repeat(barrier_key(id, name, round), BarrierArrive{id, task.prepare.epoch, name, round}, now))
+    return take();
+  const bool kept = task.arrivals.count(name) != 0 || task.arrivals.size() < kArrivalsMax;
+  if (kept) task.arrivals[name] = round;
+  with_arrivals_.insert(id);
+  const std::string why = "its node has " + std::to_string(settings_.requests_max) +
+                          " requests open: an arrival at a barrier " +
+                          (kept ? "waits for room" : "was not passed on");
+  if (task.warning != why) {
+    task.warning = why;
+    update(task);
   }
   return take();
+}
+
+void AgentCore::pass_arrivals_on(Now now) {
+  for (auto id = with_arrivals_.begin();
+       id != with_arrivals_.end() && pending_.size() < settings_.requests_max;) {
+    const auto it = tasks_.find(*id);
+    if (it == tasks_.end() || it->second.arrivals.empty()) {
+      id = with_arrivals_.erase(id);
+      continue;
+    }
+    Task& task = it->second;
+    const auto first = task.arrivals.begin();
+    repeat(barrier_key(*id, first->first, first->second),
+           BarrierArrive{*id, task.prepare.epoch, first->first, first->second}, now);
+    task.arrivals.erase(first);
+  }
 }
 
 AgentEffects AgentCore::on_files(const TaskId& consumer, const std::string& input,

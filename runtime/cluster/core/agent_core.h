@@ -17,7 +17,9 @@
 /// Commands may come twice and out of order: each answers with the task's state. A command for a
 /// task that is not here is answered kEnded (kShimLost).
 /// Errors: requests from processes of an epoch that is over get kStaleEpoch. Never throws.
-/// Bounds: tasks_max, tombstones_max, requests_max.
+/// Bounds: tasks_max, tombstones_max, requests_max. A lease or a file table beyond requests_max is
+/// refused; an arrival at a barrier has no answer that says no, so it waits with its task until
+/// there is room, kArrivalsMax names at most (a client has no more calls open).
 /// Threads: single owner (the agent actor).
 
 #include <cstdint>
@@ -94,8 +96,8 @@ struct DeliverWorkerGone {
   TaskId worker;
 };
 /// Put the outputs in their places, each whole or not at all; then on_published(). May come again:
-/// what is there already stands. A commit that is asked for again meanwhile is answered with
-/// OutputsCommitted{kOverloaded}: it is under way, and large outputs take their time.
+/// what is there already stands. Meanwhile on_publishing() says how far it is: a commit that is
+/// asked for again is answered so, as large outputs take their time.
 struct PublishOutputs {
   CommitOutputs commit;
 };
@@ -119,6 +121,8 @@ struct FoundTask {
 
 class AgentCore {
  public:
+  static constexpr std::size_t kArrivalsMax = 1024;
+
   explicit AgentCore(AgentSettings settings);
 
   /// Before start(), for each task found on disk.
@@ -137,6 +141,8 @@ class AgentCore {
   AgentEffects on_started(const TaskId& task, std::int64_t pid, Now now,
                           const std::string& warning = {});
   AgentEffects on_exit(const TaskId& task, const TaskEnd& end, Now now);
+  /// `progress`: files and folders that are done.
+  AgentEffects on_publishing(const TaskId& task, Epoch epoch, std::uint64_t progress, Now now);
   AgentEffects on_published(const TaskId& task, Epoch epoch, const Status& status, Now now);
   // from processes
   AgentEffects on_ready(const TaskId& task, const TaskReadyInfo& info, Now now);
@@ -161,6 +167,8 @@ class AgentCore {
     std::optional<Progress> progress;  ///< the latest, not said yet
     TimePoint progress_at{};           ///< when the next may be said
     std::string warning;
+    /// At barriers, not passed on yet: name -> round.
+    std::map<std::string, std::uint64_t> arrivals;
     TaskEnd end;
     TimePoint resend_at;  ///< of the end
     Duration resend_after{0};
@@ -205,6 +213,7 @@ class AgentCore {
   /// False: requests_max are open, and it is not asked.
   bool repeat(std::string key, FromAgent message, Now now);
   void refuse(const TaskId& consumer, Epoch epoch, std::uint64_t request);  ///< after that
+  void pass_arrivals_on(Now now);                                           ///< as there is room
   AgentEffects take();
 
   AgentSettings settings_;
@@ -218,11 +227,13 @@ class AgentCore {
   Epoch epoch_floor_;
   Duration register_after_{0};
   std::map<TaskId, Task> tasks_;
-  std::map<JobId, Epoch> newest_epoch_;            ///< bounded by tombstones_max
-  std::set<std::pair<TaskId, Epoch>> publishing_;  ///< bounded by the tasks of the node
+  std::map<JobId, Epoch> newest_epoch_;  ///< bounded by tombstones_max
+  /// -> progress; bounded by the tasks of the node
+  std::map<std::pair<TaskId, Epoch>, std::uint64_t> publishing_;
   std::set<std::pair<TaskId, Epoch>> tombstones_;
   std::deque<std::pair<TaskId, Epoch>> tombstone_order_;
   std::map<std::string, Pending> pending_;
+  std::set<TaskId> with_arrivals_;  ///< whose `arrivals` may hold some
   AgentEffects out_;
 };
 

@@ -86,7 +86,8 @@ struct KillJob {
   std::string reason;
   friend bool operator==(const KillJob&, const KillJob&) = default;
 };
-/// A job without a place: hold keeps it from being placed, release queues it again.
+/// A job without a place: hold keeps it from being placed, release queues it again. Release of one
+/// that is not held is kFailedPrecondition: nothing was done.
 struct HoldJob {
   JobId job;
   bool hold = true;
@@ -143,6 +144,7 @@ struct SubmitAck {
   friend bool operator==(const SubmitAck&, const SubmitAck&) = default;
 };  ///< existed: the Idempotency-Key was seen before
 struct KillAck {
+  std::string note;  ///< for a person: what will not be as with any kill; "" = nothing
   friend bool operator==(const KillAck&, const KillAck&) = default;
 };
 /// To HoldJob and RequeueJob.

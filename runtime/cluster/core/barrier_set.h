@@ -22,8 +22,8 @@ class BarrierSet {
  public:
   using Key = JobRecord::BarrierKey;  ///< role, name
 
-  /// Once or again: the same. False: too many barriers stand open, nothing is kept (its agent asks
-  /// again, and the job's events say so).
+  /// Once or again: the same. False: too many barriers stand open, nothing is kept (its agent
+  /// repeats it until it is answered, and the job's events say so).
   bool arrive(const Key& key, std::size_t task);
 
   /// When every task of `expected` has arrived: all who arrived, and the barrier is closed.

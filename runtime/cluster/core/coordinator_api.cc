@@ -115,8 +115,12 @@ void CoordinatorCore::call(std::uint64_t id, const HoldJob& request, Now now) {
     return refuse(id, Errc::kFailedPrecondition,
                   name + " has its place already; requeue it with hold to take it back");
   if (job->kill_requested) return refuse(id, Errc::kFailedPrecondition, name + " is being killed");
+  if (!request.hold && !job->held)
+    return refuse(id, Errc::kFailedPrecondition,
+                  name + " is not held: it is " + std::string(to_string(job->view.state)));
   if (job->held == request.hold) return stage(request.job, {}, {ReplyApi{id, ApiReply{JobAck{}}}});
   job->held = request.hold;
+  job->held_why = request.reason;
   if (request.hold) {
     placer_.release(request.job);
     job->needs_placement = false;
@@ -136,20 +140,18 @@ void CoordinatorCore::call(std::uint64_t id, const RequeueJob& request, Now now)
     return refuse(id, Errc::kFailedPrecondition,
                   to_string(request.job) +
                       (job->kill_requested ? " is being killed" : " has no place to give up"));
+  const std::string reason = request.reason.empty() ? "requeued by a user" : request.reason;
   std::vector<Event> events;
   Out then;
   if (request.hold && !job->held) {
     job->held = true;
-    const JobHeld held{request.job, true, request.reason, now.wall};
+    job->held_why = reason;
+    const JobHeld held{request.job, true, reason, now.wall};
     events.emplace_back(held);
     then.emplace_back(ToJob{request.job, Hold{held}});
   }
-  const JobStateChanged stopping{request.job,
-                                 job->generation,
-                                 JobState::kStopping,
-                                 Cause::kPreempted,
-                                 request.reason.empty() ? "requeued by a user" : request.reason,
-                                 now.wall};
+  const JobStateChanged stopping{request.job,       job->generation, JobState::kStopping,
+                                 Cause::kPreempted, reason,          now.wall};
   events.emplace_back(stopping);
   then.emplace_back(ToJob{request.job, Preempt{stopping}});
   then.emplace_back(ReplyApi{id, ApiReply{JobAck{}}});
@@ -159,19 +161,27 @@ void CoordinatorCore::call(std::uint64_t id, const RequeueJob& request, Now now)
 void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
   LiveJob* job = find_live(id, request.job);
   if (job == nullptr) return;
-  if (job->kill_requested) return stage(request.job, {}, {ReplyApi{id, ApiReply{KillAck{}}}});
+  KillAck ack;
+  if (job->view.state == JobState::kCommitting)
+    ack.note =
+        "its tasks ended well and its outputs take their places: it is SUCCEEDED when they "
+        "are there within " +
+        std::to_string(job->spec->grace / std::chrono::seconds(1)) + " s, else CANCELLED";
+  const ReplyApi answer{id, ApiReply{std::move(ack)}};
+  if (job->kill_requested) return stage(request.job, {}, {answer});
   job->kill_requested = true;
   if (job->epoch == Epoch{}) placer_.release(request.job);  // it shall not be placed any more
   job->needs_placement = false;
   JobKillRequested kill{request.job, request.reason, now.wall};
-  stage(request.job, {kill}, {ToJob{request.job, Kill{kill}}, ReplyApi{id, ApiReply{KillAck{}}}});
+  stage(request.job, {kill}, {ToJob{request.job, Kill{kill}}, answer});
 }
 
 void CoordinatorCore::call(std::uint64_t id, const GetJob& request, Now) {
   if (const auto it = jobs_.find(request.job); it != jobs_.end() && it->second.durable) {
     JobView view = full_view(it->second);
     const bool waits = it->second.epoch == Epoch{} && !it->second.kill_requested;
-    if (waits && (view.state == JobState::kPending || view.reason.empty()))
+    if (waits &&
+        (view.state == JobState::kPending || view.state == JobState::kHeld || view.reason.empty()))
       view.reason = why_pending(request.job, it->second);
     return reply(id, ApiReply{std::move(view)});
   }
@@ -277,7 +287,9 @@ std::string CoordinatorCore::why_pending(JobId id, const LiveJob& job) const {
   if (phase_ != Phase::kServing)
     return "waits until the nodes have reported after the coordinator's restart";
   if (job.epoch != Epoch{}) return "";
-  if (job.held) return "is held: it waits for dlrun release";
+  if (job.held)
+    return "is held" + (job.held_why.empty() ? "" : " (" + job.held_why + ")") +
+           ": it waits for dlrun release";
   if (membership_.nodes().empty()) return "no node has joined yet";
   if (const auto why = placer_.impossible(gang(id, job))) return *why;
   const auto lines = placer_.why(id);

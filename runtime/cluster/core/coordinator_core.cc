@@ -105,6 +105,7 @@ void CoordinatorCore::rebuild(JobRecord record, Now now) {
   job.durable = true;
   job.kill_requested = record.kill_requested;
   job.held = record.held;
+  job.held_why = record.held_why;
   job.queued = now.at;
   job.view.id = record.id;
   job.view.submitted = record.submitted;

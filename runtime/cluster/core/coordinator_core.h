@@ -129,6 +129,7 @@ class CoordinatorCore {
     bool durable = false;         ///< JobSubmitted is on disk
     bool kill_requested = false;
     bool held = false;
+    std::string held_why;          ///< JobHeld::reason
     bool needs_placement = false;  ///< waits for the end of the reconcile window
     double share = 0;              ///< of the ranges of its counts, as queued or placed
     TimePoint queued;              ///< since when this generation waits

@@ -68,20 +68,6 @@ JobEffects JobCore::on_input(const JobInput& input, Now now) {
   return flush(now);
 }
 
-namespace {
-
-/// When nobody looked as it came (the process was stopped, its machine paused), what waits to be
-/// read is read first.
-bool is_over(std::optional<TimePoint>& deadline, TimePoint now) {
-  constexpr Duration kLate = std::chrono::seconds(5);
-  if (!deadline || now < *deadline) return false;
-  if (now - *deadline <= kLate) return true;
-  deadline = now + kLate;
-  return false;
-}
-
-}  // namespace
-
 JobEffects JobCore::on_tick(Now now) {
   gate_.on_tick(now.at);
   if (!over_) {
@@ -89,17 +75,12 @@ JobEffects JobCore::on_tick(Now now) {
       if (time_limit_at_ && now.at >= *time_limit_at_)
         record_event(JobStateChanged{record_.id, record_.generation, JobState::kStopping,
                                      Cause::kTimeLimit, "the time limit is over", now.wall});
-      else if (is_over(prepare_deadline_, now.at))
+      else if (prepare_deadline_.over(now.at))
         give_up_start("was not prepared in time", now);
-      else if (is_over(ready_deadline_, now.at))
+      else if (ready_deadline_.over(now.at))
         give_up_start("was not ready in time", now);
     }
-    if (!ending_ && is_over(commit_deadline_, now.at)) {
-      record_.reason = "its outputs were not put in their places in time: " +
-                       node_of(commits_.begin()->first).value + " does not answer";
-      end_job(JobState::kFailed, TaskEnd{.cause = Cause::kCoordinator, .detail = record_.reason},
-              now);
-    }
+    give_up_commits(now);
     evaluate(now);
   }
   return flush(now);
@@ -170,7 +151,10 @@ void JobCore::on(const NodeGone& input, Now now) {
   }
 }
 
-void JobCore::on(const Kill& input, Now) { record_.apply(Event(input.request)); }
+void JobCore::on(const Kill& input, Now now) {
+  record_.apply(Event(input.request));
+  if (!commits_.empty() && !commit_kill_) commit_kill_.set(now.at + record_.spec->grace);
+}
 
 void JobCore::on(const Preempt& input, Now) {
   if (!ending_ && !record_.tasks.empty()) record_.apply(Event(input.stopping));
@@ -244,22 +228,6 @@ void JobCore::on_task(const NodeId&, const WorkerGoneAck& ack, Now) {
   if (shard && worker && ack.epoch == epoch()) tasks_[*shard].gone_unacked.erase(*worker);
 }
 
-void JobCore::on_task(const NodeId& from, const OutputsCommitted& committed, Now now) {
-  const auto index = record_.index_of(committed.task);
-  if (!index || committed.epoch != epoch() || ending_ || node_of(*index) != from ||
-      commits_.count(*index) == 0)
-    return;
-  if (committed.error == Errc::kOverloaded) {  // under way; whoever kills the job does not wait
-    if (!record_.kill_requested) commit_deadline_ = now.at + settings_.commit_timeout;
-    return;
-  }
-  commits_.erase(*index);
-  if (committed.error == Errc{}) return;
-  record_.reason =
-      to_string(committed.task) + ": its outputs were not published: " + committed.error_context;
-  end_job(JobState::kFailed, TaskEnd{.cause = Cause::kCoordinator, .detail = record_.reason}, now);
-}
-
 // ---- decisions
 
 void JobCore::begin_generation(Now now) {
@@ -270,11 +238,11 @@ void JobCore::begin_generation(Now now) {
   barriers_.clear();
   answered_.clear();
   commits_.clear();
-  commit_deadline_.reset();
+  commit_kill_.reset();
   make_ledger();
   prepare_deadline_.reset();
   ready_deadline_.reset();
-  if (!record_.running_seen) prepare_deadline_ = now.at + settings_.prepare_timeout;
+  if (!record_.running_seen) prepare_deadline_.set(now.at + settings_.prepare_timeout);
   time_limit_at_.reset();
   const Duration limit = record_.spec->time_limit;
   if (limit > Duration::zero()) {
@@ -341,7 +309,7 @@ void JobCore::start_what_may(Now now) {
     set_state(record_.running_seen ? JobState::kRunning : JobState::kStarting);
   if (prepare_deadline_ && all_in(TaskState::kPrepared)) {
     prepare_deadline_.reset();
-    ready_deadline_ = now.at + settings_.ready_timeout;
+    ready_deadline_.set(now.at + settings_.ready_timeout);
   }
   for (std::size_t r = 0; r < roles_.size(); ++r) {
     if (roles_[r].started || !(record_.running_seen || may_start(record_.spec->roles[r]))) continue;
@@ -423,7 +391,9 @@ void JobCore::finish_generation(Now now) {
       break;
     case Verdict::kFailed:
       end = record_.ends.at(*record_.first_failed).end;
-      if (const auto& own = record_.role_of(*record_.first_failed).restart_on) restart_on = &*own;
+      if (const auto& own = record_.role_of(*record_.first_failed).restart_on;
+          own && !settings_.bugs.has("restart_on_ignored"))
+        restart_on = &*own;
       final_state = state_for(end.cause);
       break;
     case Verdict::kKilled:
@@ -475,17 +445,6 @@ void JobCore::next_generation(Cause cause, Now now) {
   ready_deadline_.reset();
   time_limit_at_.reset();
   set_state(waiting_state());
-}
-
-/// Afterwards `commits_` holds the tasks whose agents have not answered.
-void JobCore::commit_outputs(Now now) {
-  if (state_ == JobState::kCommitting) return;
-  for (std::size_t i = 0; i < record_.tasks.size(); ++i)
-    if (!outputs_of(record_, i).empty()) commits_[i] = Commit{now.at, Duration::zero()};
-  if (!record_.commit_granted)
-    record_event(CommitGranted{record_.id, record_.generation, now.wall});
-  commit_deadline_ = now.at + settings_.commit_timeout;
-  set_state(JobState::kCommitting);
 }
 
 void JobCore::end_job(JobState final_state, TaskEnd end, Now now) {
@@ -596,8 +555,8 @@ void JobCore::record_event(Event event, std::vector<JobEffect> then) {
   gate_.stage({record_.id, false, {std::move(event)}, std::move(then), {}});
   // Not after an end: what the task held is given back only then. Not without a ledger that should
   // be there: its state would be lost for good.
-  if (grows && !ledger_error_ && record_.since_snapshot >= settings_.snapshot_after)
-    record_event(snapshot());
+  const std::uint64_t after = std::max(settings_.snapshot_after, record_.snapshot_weight);
+  if (grows && !ledger_error_ && record_.since_snapshot >= after) record_event(snapshot());
 }
 
 }  // namespace dlrun::cluster

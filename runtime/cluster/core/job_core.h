@@ -38,7 +38,8 @@
 ///   here no further generation follows, so nothing of this epoch can be published after the next
 ///   one began.
 ///  13: every agent concerned has put its outputs in their places, or one could not (FAILED), was
-///   lost (LOST), or did not answer within commit_timeout (FAILED).
+///   lost (LOST), did not answer within commit_timeout or did not get on within commit_stall
+///   (FAILED), or a kill came and they are not there within `grace` (CANCELLED).
 ///  14: a requeue stopped it (as 5, with `grace`): a new generation, queued at once or held; it
 ///   uses up no restart.
 ///
@@ -66,6 +67,7 @@
 
 #include "runtime/base/planted_bugs.h"
 #include "runtime/cluster/core/barrier_set.h"
+#include "runtime/cluster/core/deadline.h"
 #include "runtime/cluster/core/job_record.h"
 #include "runtime/cluster/core/now.h"
 #include "runtime/cluster/core/persist_gate.h"
@@ -83,8 +85,13 @@ struct JobSettings {
   Duration persist_retry{std::chrono::seconds(1)};
   Duration service_grace{
       std::chrono::seconds(5)};  ///< TERM to KILL of services when the job succeeded
-  Duration commit_timeout{std::chrono::seconds(120)};  ///< of the outputs of a job that succeeded
-  std::uint64_t snapshot_after = 1024;                 ///< records of leases and barriers
+  /// Of the outputs of a job that succeeded: an agent that says nothing of them for so long, and
+  /// one that says for so long that it is at the same place.
+  Duration commit_timeout{std::chrono::seconds(120)};
+  Duration commit_stall{std::chrono::minutes(30)};
+  /// Records of leases and barriers to a snapshot; more where the last one was larger than they
+  /// are together.
+  std::uint64_t snapshot_after = 1024;
   /// How long the failure of a task waits for the end of one that it leans on, before it is
   /// recorded as the first.
   Duration blame_window{std::chrono::milliseconds(700)};
@@ -203,6 +210,9 @@ class JobCore {
   struct Commit {
     TimePoint resend_at;
     Duration resend_after{0};
+    std::uint64_t progress = 0;  ///< as its agent said last
+    Deadline silent;             ///< nothing was heard of it
+    Deadline stalled;            ///< it is under way and stands still
   };
 
   // events
@@ -235,6 +245,7 @@ class JobCore {
   void end_task(std::size_t index, TaskEnd end, Now now);
   void finish_generation(Now now);
   void commit_outputs(Now now);
+  void give_up_commits(Now now);  ///< those whose time is over end the job
   void next_generation(Cause cause, Now now);
   void set_want(std::size_t index, Want want, Now now);
   void stop_all(Cause cause, Duration grace, Now now);
@@ -311,7 +322,9 @@ class JobCore {
   PersistGate<JobEffect> gate_;
   JobEffects out_;
   JobState state_ = JobState::kPending;
-  std::optional<TimePoint> prepare_deadline_, ready_deadline_, time_limit_at_, commit_deadline_;
+  std::optional<TimePoint> time_limit_at_;
+  Deadline prepare_deadline_, ready_deadline_;
+  Deadline commit_kill_;  ///< a kill waits so long for the outputs
   std::string progress_text_;
   bool report_due_ = false;
   bool report_now_ = false;

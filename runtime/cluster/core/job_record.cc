@@ -71,6 +71,19 @@ void apply_met(JobRecord& r, const JobRecord::BarrierKey& key, std::uint64_t rou
   }
 }
 
+/// A key of a split has 16 bytes; a lease with its few keys, or a barrier, about 128.
+std::uint64_t weight_of(const JobSnapshot& snapshot) {
+  constexpr std::size_t kKeysPerRecord = 8;
+  std::size_t keys = snapshot.barriers.size() * kKeysPerRecord / 2;
+  for (const io::LedgerState& input : snapshot.inputs) {
+    keys += input.given_back.size() + input.held.size() * kKeysPerRecord / 2;
+    for (const io::LedgerState::Held& held : input.held) keys += held.splits.size();
+  }
+  for (const JobSnapshot::Answer& answer : snapshot.answers)
+    keys += kKeysPerRecord / 2 + answer.splits.size();
+  return keys / kKeysPerRecord;
+}
+
 }  // namespace
 
 JobRecord::JobRecord(const JobSubmitted& event, std::shared_ptr<const JobSpec> spec_in)
@@ -137,10 +150,13 @@ void JobRecord::apply(const Event& event) {
     reason = e->reason;
     ledger_ops.clear();
     since_snapshot = 0;
+    snapshot_weight = 0;
     barriers_met.clear();
     barrier_order.clear();
   } else if (const auto* e = std::get_if<JobHeld>(&event)) {
-    if (e->job == id) held = e->held;
+    if (e->job != id) return;
+    held = e->held;
+    held_why = e->reason;
   } else if (const auto* e = std::get_if<CommitGranted>(&event)) {
     if (e->job == id && e->generation == generation) commit_granted = true;
   } else if (const auto* e = std::get_if<BarrierMet>(&event)) {
@@ -159,6 +175,7 @@ void JobRecord::apply(const Event& event) {
   } else if (const auto* e = std::get_if<JobSnapshot>(&event)) {
     if (e->job != id || e->generation != generation) return;
     since_snapshot = 0;
+    snapshot_weight = weight_of(*e);
     std::erase_if(ledger_ops,
                   [](const LedgerOp& op) { return !std::holds_alternative<InputFilesSet>(op); });
     ledger_ops.emplace_back(*e);

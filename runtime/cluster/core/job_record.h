@@ -57,6 +57,7 @@ struct JobRecord {
   std::optional<std::size_t> first_failed;  ///< index in `tasks`
   bool kill_requested = false;
   bool held = false;            ///< not placed until released
+  std::string held_why;         ///< as the user said; "" = nothing, or since its submit
   bool requeued = false;        ///< the last generation was preempted, and none was placed since
   std::uint32_t preempted = 0;  ///< generations that were: they use up no restart
   std::uint32_t moved = 0;      ///< generations that a taken port ended: nor do the first kMovesMax
@@ -69,6 +70,8 @@ struct JobRecord {
   std::vector<LedgerOp> ledger_ops;  ///< of this generation; kept during replay only
   /// Leases and barriers recorded in this generation since it began or its last snapshot.
   std::uint64_t since_snapshot = 0;
+  /// As many such records are as large as the last snapshot of this generation.
+  std::uint64_t snapshot_weight = 0;
 
   /// Events of another job, generation or epoch change nothing.
   void apply(const Event& event);

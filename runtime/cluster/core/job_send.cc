@@ -76,11 +76,13 @@ std::optional<TimePoint> JobCore::next_wake() const {
     for (const Task& task : tasks_)
       if (task.failed) earlier(wake, task.blame_at);
   if (record_.verdict == Verdict::kNone)
-    for (const auto& deadline : {time_limit_at_, prepare_deadline_, ready_deadline_})
+    for (const auto& deadline : {time_limit_at_, prepare_deadline_.at(), ready_deadline_.at()})
       if (deadline) earlier(wake, *deadline);
-  if (gate_.idle())
-    for (const auto& [index, commit] : commits_) earlier(wake, commit.resend_at);
-  if (commit_deadline_) earlier(wake, *commit_deadline_);
+  for (const auto& [index, commit] : commits_) {
+    if (gate_.idle()) earlier(wake, commit.resend_at);
+    for (const Deadline* deadline : {&commit.silent, &commit.stalled, &commit_kill_})
+      if (*deadline) earlier(wake, *deadline->at());
+  }
   if (report_due_) earlier(wake, next_report_at_);
   return wake;
 }

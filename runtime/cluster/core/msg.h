@@ -365,13 +365,16 @@ struct WorkerGoneAck {
   friend bool operator==(const WorkerGoneAck&, const WorkerGoneAck&) = default;
 };
 
-/// `error` zero: all outputs of the task are in their places. Else none is, but those that the
-/// error says could not be taken back.
+/// `under_way`: not yet; `progress` files and folders are done so far. Else, `error` zero: all
+/// outputs of the task are in their places; or none is, but those that the error says could not be
+/// taken back.
 struct OutputsCommitted {
   TaskId task;
   Epoch epoch;
   Errc error{};
   std::string error_context;
+  bool under_way = false;
+  std::uint64_t progress = 0;
   friend bool operator==(const OutputsCommitted&, const OutputsCommitted&) = default;
 };
 
