@@ -29,6 +29,9 @@ void Checker::on_durable(const Event& event) {
   } else if (const auto* e = std::get_if<JobStateChanged>(&event)) {
     check_current(e->job, e->generation, "a state");
     jobs_[e->job].running = e->state == JobState::kRunning;
+    if (e->state == JobState::kStopping) jobs_[e->job].decided = true;
+  } else if (const auto* e = std::get_if<JobKillRequested>(&event)) {
+    jobs_[e->job].kill_requested = true;
   } else if (const auto* e = std::get_if<TaskEnded>(&event)) {
     on_task_ended(*e);
   } else if (const auto* e = std::get_if<GenerationEnded>(&event)) {
@@ -37,6 +40,9 @@ void Checker::on_durable(const Event& event) {
     if (job.ends.size() != job.tasks.size())
       violated("generation " + std::to_string(e->generation.value) + " of " + to_string(e->job) +
                " ended before its tasks");
+    if (job.first_failed && !job.kill_requested && !starts_again(job))
+      violated(to_string(e->job) + " starts again after " + to_string(job.first_failed->task) +
+               " ended first by " + std::string(to_string(job.first_failed->end.cause)));
     job.generation_over = true;
     for (const PlacedTask& task : job.tasks) give_back(job, task);
   } else if (const auto* e = std::get_if<JobEnded>(&event)) {
@@ -58,6 +64,15 @@ void Checker::on_durable(const Event& event) {
       inputs_.on_splits({e->job, e->generation}, input.name, splits * input.passes);
     }
   }
+}
+
+bool Checker::starts_again(const Job& job) {
+  const std::vector<Cause>* on = &job.spec.restart.on;
+  for (const RoleSpec& role : job.spec.roles)
+    if (role.name == job.first_failed->task.role && role.restart_on) on = &*role.restart_on;
+  bool wanted = false;
+  for (const Cause cause : *on) wanted = wanted || cause == job.first_failed->end.cause;
+  return wanted && job.generation.value <= job.spec.restart.restarts_max;
 }
 
 bool Checker::counts(const Job& job, const TaskId& task) const {
@@ -85,6 +100,8 @@ void Checker::on_placed(const JobPlaced& placed) {
   job.ends.clear();
   job.generation_over = job.running = job.commit_granted = job.published = false;
   job.lost_shard.reset();
+  job.decided = job.kill_requested;
+  job.first_failed.reset();
   job.workers_left = 0;
   std::vector<ps::WorkerId> workers;
   for (const PlacedTask& task : placed.tasks) {
@@ -127,6 +144,9 @@ void Checker::on_task_ended(const TaskEnded& ended) {
   }
   for (const PlacedTask& task : job.tasks)
     if (task.task == ended.task) give_back(job, task);
+  if (!job.decided && (!counts(job, ended.task) || !ended.end.ok())) job.first_failed = ended;
+  job.decided =
+      job.decided || job.first_failed || (counts(job, ended.task) && job.workers_left == 1);
   if (counts(job, ended.task)) {
     --job.workers_left;
   } else if (job.workers_left > 0 && !job.lost_shard) {
@@ -163,6 +183,10 @@ void Checker::on_job_ended(Job& job, const JobView& view) {
   } else if (job.lost_shard && view.reason.empty() && !view.first_failed) {
     violated(to_string(view.id) + " lost " + to_string(*job.lost_shard) + " and does not say so");
   }
+  if (job.first_failed && !job.generation_over && !job.kill_requested && starts_again(job))
+    violated(to_string(view.id) + " ended though " + to_string(job.first_failed->task) +
+             " failed by " + std::string(to_string(job.first_failed->end.cause)) +
+             " and a restart was left");
   for (const PlacedTask& task : job.tasks) give_back(job, task);
 }
 

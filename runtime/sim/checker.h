@@ -11,6 +11,7 @@
 ///   one final state per job; none before all of its tasks have ended; recorded ends are what
 ///     happened
 ///   a shard that is lost ends its generation, and is told of
+///   a gang starts again when the cause of its first failure says so and a restart is left, only then
 ///   an acknowledged submit is durable; one key, one job
 ///   a lease is granted only to a task that is in force, an output published only under a grant of
 ///     its epoch
@@ -85,6 +86,9 @@ class Checker {
     std::uint64_t workers_left = 0;  ///< tasks that count and whose end is not durable
     bool commit_granted = false;
     bool published = false;
+    bool kill_requested = false;
+    bool decided = false;                            ///< why the generation ends is recorded
+    std::optional<cluster::TaskEnded> first_failed;  ///< which decided it
     std::optional<TaskId> lost_shard;  ///< its end was recorded while workers were left
   };
   struct Running {
@@ -97,6 +101,8 @@ class Checker {
   void on_placed(const cluster::JobPlaced& placed);
   void on_task_ended(const cluster::TaskEnded& ended);
   void on_job_ended(Job& job, const cluster::JobView& view);
+  /// The policy of the role that failed first, or of the job, wants another generation.
+  static bool starts_again(const Job& job);
   void give_back(const Job& job, const cluster::PlacedTask& task);
   std::int64_t cpu_of(const Job& job, const TaskId& task) const;
   bool counts(const Job& job, const TaskId& task) const;

@@ -184,9 +184,12 @@ void SimNode::perform(const DeliverWorkerGone& effect) {
   if (pid && processes_.at(*pid).shard) processes_.at(*pid).shard->worker_gone(effect.worker);
 }
 
+/// Some take their time: asked for again, they are under way.
 void SimNode::perform(const PublishOutputs& effect) {
+  const Duration most =
+      world_.loop().chance(0.1) ? Duration(std::chrono::seconds(40)) : milliseconds(20);
   world_.loop().after(
-      world_.loop().between(microseconds(200), milliseconds(20)),
+      world_.loop().between(microseconds(200), most),
       [this, life = life_, commit = effect.commit] {
         if (life != life_ || !agent_) return;
         world_.checker().on_published(commit.task, commit.epoch);

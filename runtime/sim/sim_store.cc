@@ -36,7 +36,8 @@ void SimStore::crash() {
   under_way_.clear();
 }
 
-std::vector<cluster::Event> SimStore::replayable() const {
+std::vector<cluster::Event> SimStore::replayable(bool removed) const {
+  if (!removed) return log_;
   std::vector<cluster::Event> kept;
   std::map<JobId, std::vector<const cluster::Event*>> later;
   for (auto event = log_.rbegin(); event != log_.rend(); ++event) {

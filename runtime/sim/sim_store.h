@@ -32,8 +32,9 @@ class SimStore {
   void set_full(bool full) { full_ = full; }
   void set_delay(Duration longest) { delay_max_ = longest; }
   const std::vector<cluster::Event>& log() const { return log_; }
-  /// What a new coordinator reads: `log()` without what later events supersede.
-  std::vector<cluster::Event> replayable() const;
+  /// What a new coordinator reads: `log()`, without what later events supersede where that was
+  /// removed in time.
+  std::vector<cluster::Event> replayable(bool removed) const;
   /// FNV-1a over the bytes of every record.
   std::uint64_t digest() const { return digest_; }
 

@@ -12,6 +12,16 @@ using namespace dlrun::cluster;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+/// Of a role: none of its own, or some of those that may happen here.
+std::optional<std::vector<Cause>> World::random_causes() {
+  SplitMix64& rng = loop_.rng();
+  if (rng.below(3) != 0) return std::nullopt;
+  std::vector<Cause> causes;
+  for (const Cause cause : {Cause::kExit, Cause::kSignal, Cause::kNodeLost, Cause::kShimLost})
+    if (rng.below(2) == 0) causes.push_back(cause);
+  return causes;
+}
+
 JobSpec World::random_spec() {
   SplitMix64& rng = loop_.rng();
   JobSpec spec;
@@ -46,6 +56,7 @@ JobSpec World::random_spec() {
     shard.program = RoleProgram::kShardHost;
     shard.count_min = shard.count_max = static_cast<std::uint32_t>(1 + rng.below(3));
     shard.resources.cpu_milli = 500;
+    shard.restart_on = random_causes();
     spec.roles.push_back(shard);
     worker.after = {"ps"};
     program.pushes = 3 + rng.below(12);
@@ -56,6 +67,7 @@ JobSpec World::random_spec() {
   }
   if (rng.below(4) == 0) spec.outputs = {{"model", "/out/model", "worker"}};
   worker.argv = to_argv(program);
+  worker.restart_on = random_causes();
   spec.roles.push_back(worker);
   if (rng.below(5) == 0) spec.time_limit = seconds(5 + rng.below(20));
   spec.restart.restarts_max = static_cast<std::uint32_t>(rng.below(4));

@@ -190,7 +190,7 @@ void World::start_coordinator() {
   settings.version = "sim";
   settings.bugs = settings_.bugs;
   coordinator_ = std::make_unique<CoordinatorCore>(std::move(settings), *placer_);
-  for (const Event& event : store_.replayable()) coordinator_->apply(event);
+  for (const Event& event : store_.replayable(loop_.chance(0.5))) coordinator_->apply(event);
   perform(coordinator_->start(now()));
 }
 

@@ -47,6 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"accept_stale_update", 300}, Planted{"lease_repeat_granted_again", 300},
         Planted{"split_done_not_recorded", 300}, Planted{"barrier_counts_repeats", 300},
         Planted{"slots_released_early", 300}, Planted{"shard_loss_ignored", 300},
+        Planted{"restart_on_ignored", 300},
         // clocks and disks
         Planted{"lease_on_wall_clock", 300}, Planted{"store_acks_before_durable", 300},
         // parameters
