@@ -86,7 +86,8 @@ constexpr Command kCommands[] = {
      .flags =
          [](CLI::App& app, Line& line) {
            run_flags(app, line);
-           app.add_flag("-q,--quiet", line.quiet, "none of dlrun's own lines");
+           app.add_flag("-q,--quiet", line.quiet,
+                        "none of dlrun's own lines, but why the job failed");
          },
      .run = [](Commands& c, Line& line) { return c.run(line.run, line.quiet); }},
     {.name = "submit",

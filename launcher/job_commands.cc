@@ -32,6 +32,13 @@ Result<std::string> random_key() {
 
 std::string job_path(const std::string& job) { return "/api/v1/jobs/" + url_encode(job); }
 
+/// ": ..." where the server has something to say about an order.
+std::string note_of(const std::string& body) {
+  const json reply = json::parse(body, nullptr, false);
+  if (!reply.is_object() || !reply.contains("note") || !reply["note"].is_string()) return "";
+  return ": " + harmless(reply["note"].get<std::string>());
+}
+
 }  // namespace
 
 int Commands::run(const RunFlags& flags, bool quiet) {
@@ -131,7 +138,7 @@ int Commands::order(const std::vector<std::string>& jobs, const std::string& ord
     else if (common_.json)
       print_json(*reply);
     else
-      world_.err(fmt::format("dlrun: {} {}\n", job, said));
+      world_.err(fmt::format("dlrun: {} {}{}\n", job, said, note_of(*reply)));
   }
   return code;
 }

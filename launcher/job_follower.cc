@@ -308,6 +308,12 @@ Result<int> JobFollower::run() {
   status_.hide();
   if (!options_.follow) return kOk;
   if (!options_.json) say(describe_job(last_view_), true);
+  // Who wants none of our lines wants to know all the same why it failed.
+  if (options_.quiet && exit_code_ != 0) {
+    if (world_.err_tty && world_.out_tty && !printer_.at_line_start()) world_.err("\n");
+    world_.err(options_.json ? last_view_ + "\n"
+                             : "dlrun: " + harmless(describe_job(last_view_)) + "\n");
+  }
   return exit_code_;
 }
 

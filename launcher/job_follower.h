@@ -16,9 +16,9 @@ namespace dlrun::launcher {
 struct FollowOptions {
   bool states = true;  ///< a line per change of state, and the progress bar
   bool logs = true;
-  bool follow = true;  ///< false: the logs as they stand, then the end
-  bool json = false;   ///< dlrun's own lines are the job as JSON, one a line
-  bool quiet = false;
+  bool follow = true;      ///< false: the logs as they stand, then the end
+  bool json = false;       ///< dlrun's own lines are the job as JSON, one a line
+  bool quiet = false;      ///< none of dlrun's own lines, but the end of a job that failed
   bool json_logs = false;  ///< each piece of output as one JSON line on stdout, its bytes in base64
   bool shard_logs = false;  ///< of roles that run dlrun's own shard host
   bool raw = false;         ///< never filter, never prefix

@@ -322,8 +322,10 @@ void Handlers::kill(Call call) {
   const auto what = order(call, false);
   if (!what) return;
   ask<cluster::KillAck>(std::move(call), cluster::KillJob{*id, what->reason},
-                        [id = *id](Call& c, cluster::KillAck&) {
-                          c.reply(json_response(202, Json{{"id", to_string(id)}}));
+                        [id = *id](Call& c, cluster::KillAck& ack) {
+                          Json body{{"id", to_string(id)}};
+                          if (!ack.note.empty()) body["note"] = ack.note;
+                          c.reply(json_response(202, body));
                         });
 }
 

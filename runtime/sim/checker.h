@@ -11,7 +11,8 @@
 ///   one final state per job; none before all of its tasks have ended; recorded ends are what
 ///     happened
 ///   a shard that is lost ends its generation, and is told of
-///   a gang starts again when the cause of its first failure says so and a restart is left, only then
+///   a gang starts again when, and only when, the cause of its first failure says so and a restart
+///     is left
 ///   an acknowledged submit is durable; one key, one job
 ///   a lease is granted only to a task that is in force, an output published only under a grant of
 ///     its epoch

@@ -189,8 +189,7 @@ void SimNode::perform(const PublishOutputs& effect) {
   const Duration most =
       world_.loop().chance(0.1) ? Duration(std::chrono::seconds(40)) : milliseconds(20);
   world_.loop().after(
-      world_.loop().between(microseconds(200), most),
-      [this, life = life_, commit = effect.commit] {
+      world_.loop().between(microseconds(200), most), [this, life = life_, commit = effect.commit] {
         if (life != life_ || !agent_) return;
         world_.checker().on_published(commit.task, commit.epoch);
         perform(agent_->on_published(commit.task, commit.epoch, Status{}, clock_->both()));

@@ -40,6 +40,17 @@ TEST_F(Cli, RunPrefixesSeveralRanksAndIsSilentWhenAsked) {
   EXPECT_EQ(err, "");
 }
 
+TEST_F(Cli, AQuietRunSaysOnlyWhyTheJobFailed) {
+  control.on_submit([&](JobId id) {
+    start(id);
+    finish(id, 7);
+  });
+  EXPECT_EQ(cli({"run", "-q", "--", "x"}), 7);
+  EXPECT_THAT(err, testing::StartsWith("dlrun: j1 FAILED after 1.0s: "));
+  EXPECT_THAT(err, HasSubstr("worker/0 exited with 7"));
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1);
+}
+
 TEST_F(Cli, RunTellsEachStateOnceAndProgressInPlainLines) {
   std::thread life;
   control.on_submit([&, before = control.calls()](JobId id) {

@@ -172,6 +172,16 @@ TEST_F(Cli, KillOfAFinishedOrUnknownJobIsRefusedClearly) {
   EXPECT_EQ(cli({"kill", "banana"}), 64);
 }
 
+TEST_F(Cli, AKillThatWillNotBeAsUsualSaysSo) {
+  control.add(test::running_job());
+  control.intercept([](const cluster::ApiCall& call) -> std::optional<Result<cluster::ApiReply>> {
+    if (!std::holds_alternative<cluster::KillJob>(call)) return std::nullopt;
+    return cluster::ApiReply(cluster::KillAck{"its outputs take their places"});
+  });
+  EXPECT_EQ(cli({"kill", "j1"}), 0);
+  EXPECT_EQ(err, "dlrun: j1 will be killed: its outputs take their places\n");
+}
+
 TEST_F(Cli, HoldsReleasesAndRequeues) {
   control.add(test::running_job());
   EXPECT_EQ(cli({"hold", "j1"}), 0);

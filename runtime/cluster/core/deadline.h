@@ -1,7 +1,7 @@
 #pragma once
-/// runtime/cluster/core/deadline.h: a deadline of a core. When nobody looked as it came (the process
-/// was stopped, its machine paused), what waits to be read is read first: it is put off by kLate,
-/// once. Whoever is always late gives up all the same.
+/// runtime/cluster/core/deadline.h: a deadline of a core. When nobody looked as it came (the
+/// process was stopped, its machine paused), what waits to be read is read first: it is put off by
+/// kLate, once. Whoever is always late gives up all the same.
 /// Threads: single owner.
 
 #include <chrono>
