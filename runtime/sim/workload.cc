@@ -12,9 +12,10 @@ using namespace dlrun::cluster;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Of a role: none of its own, or some of those that may happen here.
-std::optional<std::vector<Cause>> World::random_causes() {
-  SplitMix64& rng = loop_.rng();
+/// Of a role of the next job: none of its own, or some of those that may happen here. Drawn apart,
+/// so that all else of a seed happens as without it.
+std::optional<std::vector<Cause>> World::random_causes(std::uint64_t role) const {
+  SplitMix64 rng(mix64(settings_.seed ^ 80) + 2 * wishes_.size() + role);
   if (rng.below(3) != 0) return std::nullopt;
   std::vector<Cause> causes;
   for (const Cause cause : {Cause::kExit, Cause::kSignal, Cause::kNodeLost, Cause::kShimLost})
@@ -56,7 +57,7 @@ JobSpec World::random_spec() {
     shard.program = RoleProgram::kShardHost;
     shard.count_min = shard.count_max = static_cast<std::uint32_t>(1 + rng.below(3));
     shard.resources.cpu_milli = 500;
-    shard.restart_on = random_causes();
+    shard.restart_on = random_causes(1);
     spec.roles.push_back(shard);
     worker.after = {"ps"};
     program.pushes = 3 + rng.below(12);
@@ -67,7 +68,7 @@ JobSpec World::random_spec() {
   }
   if (rng.below(4) == 0) spec.outputs = {{"model", "/out/model", "worker"}};
   worker.argv = to_argv(program);
-  worker.restart_on = random_causes();
+  worker.restart_on = random_causes(0);
   spec.roles.push_back(worker);
   if (rng.below(5) == 0) spec.time_limit = seconds(5 + rng.below(20));
   spec.restart.restarts_max = static_cast<std::uint32_t>(rng.below(4));

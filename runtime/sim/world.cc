@@ -190,7 +190,8 @@ void World::start_coordinator() {
   settings.version = "sim";
   settings.bugs = settings_.bugs;
   coordinator_ = std::make_unique<CoordinatorCore>(std::move(settings), *placer_);
-  for (const Event& event : store_.replayable(loop_.chance(0.5))) coordinator_->apply(event);
+  const bool removed = mix64(mix64(settings_.seed ^ 81) + life_) % 2 == 0;
+  for (const Event& event : store_.replayable(removed)) coordinator_->apply(event);
   perform(coordinator_->start(now()));
 }
 

@@ -103,7 +103,7 @@ class World final : public NodeWorld {
   void plan_faults();
   void wish(std::size_t index);
   cluster::JobSpec random_spec();
-  std::optional<std::vector<cluster::Cause>> random_causes();
+  std::optional<std::vector<cluster::Cause>> random_causes(std::uint64_t role) const;
   void fault();
   void stranger();
   void calm_down();
