@@ -60,6 +60,7 @@ Result<pid_t> spawn_process(const std::vector<std::string>& argv, const Env& env
 int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 void end_process(pid_t pid) {
+  if (pid <= 0) return;  // it was not started; kill(-1) would end every process
   ::kill(pid, SIGTERM);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   int status = 0;

@@ -135,6 +135,7 @@ TEST_F(FeederTest, AKilledConsumerLeavesNothingAndItsSplitsGoToAnother) {
   admit(1);
   int out = -1;
   const pid_t pid = spawn({"read", (dir_ / "feeder.sock").string(), "1", "3"}, &out);
+  ASSERT_GT(pid, 0);  // kill(-1) would end every process
   const std::string printed = read_until(out, "holding");
   EXPECT_THAT(printed, HasSubstr("holding"));
   EXPECT_EQ(feeder_->attached(), 1u);
@@ -158,6 +159,7 @@ TEST_F(FeederTest, AProcessReadsTheSameRowsAsAThread) {
   admit(1);
   int out = -1;
   const pid_t pid = spawn({"read", (dir_ / "feeder.sock").string(), "1"}, &out);
+  ASSERT_GT(pid, 0);  // kill(-1) would end every process
   std::istringstream printed(read_until(out, "no such word"));
   int status = -1;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
@@ -175,6 +177,7 @@ TEST_F(FeederTest, AKilledFeederLeavesNothingAtTheConsumer) {
   int out = -1;
   const std::string socket = (dir_ / "feeder.sock").string();
   const pid_t pid = spawn({"feed", socket, (dir_ / "data").string()}, &out);
+  ASSERT_GT(pid, 0);  // kill(-1) would end every process
   EXPECT_THAT(read_until(out, "ready"), HasSubstr("ready"));
   auto reader = PipeReader::attach(socket, token(1), 20s);
   ASSERT_TRUE(reader) << reader.error().to_string();

@@ -223,6 +223,7 @@ TEST_F(FeederMain, EndsWellOnTerm) {
   start_feeder();
   auto reader = PipeReader::attach(feeder_socket_, consumer_token_, 20s);
   ASSERT_TRUE(reader);
+  ASSERT_GT(pid_, 0);
   ASSERT_EQ(::kill(pid_, SIGTERM), 0);
   EXPECT_EQ(wait_for_exit(), 0);
   Result<BatchView> view = (*reader)->next(20s);

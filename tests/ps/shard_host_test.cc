@@ -45,6 +45,7 @@ class ShardHost : public testing::Test {
   }
   void TearDown() override {
     for (const auto& [rank, pid] : pids) {
+      if (pid <= 0) continue;  // it was not started; kill(-1) would end every process
       ::kill(pid, SIGKILL);
       ::waitpid(pid, nullptr, 0);
     }
