@@ -9,6 +9,7 @@
 
 #include <bit>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -222,6 +223,7 @@ TEST_F(PipeTest, AForkedChildNeitherEndsTheConsumerNorKeepsItAlive) {
   pipe::Fd out(ends[1]);
   const auto fork_child = [&](bool destroys) {
     const pid_t child = ::fork();
+    if (child < 0) std::abort();  // kill(-1) would end every process
     if (child == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (destroys) reader_.reset();

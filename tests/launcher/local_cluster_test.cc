@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -44,6 +45,7 @@ class LocalCluster : public testing::Test {
     const std::string out = home / "out", err = home / "err",
                       variable = "DLRUN_HOME=" + home.string();
     const pid_t pid = ::fork();
+    if (pid < 0) std::abort();  // kill(-1) would end every process
     if (pid == 0) {
       ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
       ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);

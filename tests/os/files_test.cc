@@ -104,6 +104,7 @@ TEST_F(Files, ALockThatADeadProcessLeftWithItsForkIsWaitedFor) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t holder = ::fork();
+  ASSERT_GE(holder, 0);
   if (holder == 0) {
     auto held = FileLock::hold(path("lock"));
     if (::fork() == 0) ::usleep(300'000);  // inherits it, and outlives the process that it names

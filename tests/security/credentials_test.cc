@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -35,6 +36,7 @@ Identity make_identity(const PemPair& ca) {
 /// end before that.
 bool killed_at_system_call(int n, const std::function<void()>& work) {
   const pid_t child = ::fork();
+  if (child < 0) std::abort();  // kill(-1) would end every process
   if (child == 0) {
     ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     ::raise(SIGSTOP);

@@ -334,6 +334,7 @@ TEST_F(Shim, AnAgentThatDiesTouchesNothingAndTheNextOneAttaches) {
     events_.clear();
   }
   ASSERT_TRUE(ShimClient::shim_alive(dir));
+  ASSERT_GT(pid, 1);
   ::kill(static_cast<pid_t>(pid), SIGTERM);  // ends while nobody looks
   const auto until = Steady::now() + seconds(20);
   while (::access((gone + "/exit").c_str(), F_OK) != 0 && Steady::now() < until) {

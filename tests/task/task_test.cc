@@ -517,6 +517,7 @@ TEST_F(Task, WhoConnectsWhileThereAreNoDescriptorsWaitsAndTheServerDoesNotSpin) 
 TEST_F(Task, AChildOfForkIsToldAndTheParentGoesOn) {
   auto client = connect(options());
   const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
   if (child == 0) {
     const bool told = client->send(ReportProgress{}).error().code == Errc::kFailedPrecondition &&
                       client->barrier("x", seconds(1)).error().code == Errc::kFailedPrecondition;

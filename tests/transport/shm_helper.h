@@ -13,6 +13,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -187,6 +188,7 @@ inline std::string hello(std::uint32_t version, std::uint32_t ring_bytes) {
 template <class Work>
 pid_t fork_child(Work work) {
   const pid_t child = ::fork();
+  if (child < 0) std::abort();  // kill(-1) would end every process
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     work();
