@@ -1,7 +1,4 @@
-// JobCore: what the ranks of a running job ask of it: barriers, and leases of its inputs.
-#include <algorithm>
-
-#include "io/core/ledger_core.h"
+// JobCore: the barriers of a running job.
 #include "runtime/cluster/core/job_core.h"
 #include "tests/cluster/harness.h"
 
@@ -58,60 +55,6 @@ TEST(JobCore, ARecoveredJobRemembersItsFailureAndItsBarriers) {
   h.recover();
   EXPECT_EQ(h.core->state(), JobState::kStopping);
   EXPECT_EQ(h.sent_of<StopTask>().size(), 2u);
-}
-
-TEST(JobCore, ALeaseThatWasAnsweredIsAnsweredTheSameAgainAlsoAfterRecovery) {
-  JobSpec spec = spec_of(2);
-  io::InputSpec input;
-  input.name = "train";
-  input.uris = {"x"};
-  spec.inputs = {input};
-  JobHarness h(spec, [](const auto& inputs) { return std::make_unique<io::LedgerCore>(inputs); });
-  h.place();
-  h.run_all_workers(2);
-  const Epoch epoch{1, 1};
-  h.from("n0", InputFiles{h.task("worker", 0), epoch, "train", {{"f", 64u << 20, "e"}}, 1});
-  h.sent.clear();
-  const LeaseSplits ask{h.task("worker", 0), epoch, "train", 2, 2};
-  h.from("n0", ask);
-  const auto first = h.take_of<LeaseReply>();
-  ASSERT_EQ(first.size(), 1u);
-  ASSERT_EQ(first[0].answer.splits.size(), 2u);
-  h.from("n0", ask);
-  ASSERT_EQ(h.sent_of<LeaseReply>().size(), 1u);
-  EXPECT_EQ(h.take_of<LeaseReply>()[0].answer.splits, first[0].answer.splits);
-  h.recover();
-  h.sent.clear();
-  h.from("n0", ask);
-  ASSERT_EQ(h.sent_of<LeaseReply>().size(), 1u);
-  EXPECT_EQ(h.take_of<LeaseReply>()[0].answer.splits, first[0].answer.splits);
-  h.from("n1", LeaseSplits{h.task("worker", 1), epoch, "train", 2, 9});
-  const auto other = h.take_of<LeaseReply>();
-  ASSERT_EQ(other.size(), 1u);
-  for (const io::Split& split : other[0].answer.splits)
-    for (const io::Split& mine : first[0].answer.splits) EXPECT_NE(split.id, mine.id);
-}
-
-TEST(JobCore, ALeaseThatBecomesDurableWithTheEndOfItsTaskIsNotGranted) {
-  JobSpec spec = spec_of(2);
-  io::InputSpec input;
-  input.name = "train";
-  input.uris = {"x"};
-  spec.inputs = {input};
-  JobHarness h(spec, [](const auto& inputs) { return std::make_unique<io::LedgerCore>(inputs); });
-  h.place();
-  h.run_all_workers(2);
-  const Epoch epoch{1, 1};
-  h.from("n0", InputFiles{h.task("worker", 0), epoch, "train", {{"f", 64u << 20, "e"}}, 1});
-  h.sent.clear();
-  h.hold_store = true;
-  // its record is under way: what follows makes the next commit
-  h.exits("n1", h.task("worker", 1), 0);
-  h.from("n0", LeaseSplits{h.task("worker", 0), epoch, "train", 2, 2});
-  h.exits("n0", h.task("worker", 0), 1);
-  h.release_store();
-  EXPECT_TRUE(h.sent_of<LeaseReply>().empty());
-  EXPECT_EQ(h.sent_of<TaskEndAck>().size(), 2u);
 }
 
 TEST(JobCore, ABarrierBeyondTheBoundIsToldInTheEventsOnceForEachTask) {

@@ -115,6 +115,38 @@ TEST_F(JobInputs, AnAnswerIsTheSameWheneverItIsAskedForAgainAlsoAfterARestart) {
   EXPECT_EQ(again->answer.splits, first->answer.splits);
 }
 
+TEST_F(JobInputs, ALeaseThatWasAnsweredIsAnsweredTheSameAgainAlsoAfterRecovery) {
+  const LeaseSplits ask{h.task("worker", 0), kEpoch, "train", 2, 2};
+  h.from("n0", ask);
+  const auto first = h.take_of<LeaseReply>();
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(first[0].answer.splits.size(), 2u);
+  h.from("n0", ask);
+  ASSERT_EQ(h.sent_of<LeaseReply>().size(), 1u);
+  EXPECT_EQ(h.take_of<LeaseReply>()[0].answer.splits, first[0].answer.splits);
+  h.recover();
+  h.sent.clear();
+  h.from("n0", ask);
+  ASSERT_EQ(h.sent_of<LeaseReply>().size(), 1u);
+  EXPECT_EQ(h.take_of<LeaseReply>()[0].answer.splits, first[0].answer.splits);
+  h.from("n1", LeaseSplits{h.task("worker", 1), kEpoch, "train", 2, 9});
+  const auto other = h.take_of<LeaseReply>();
+  ASSERT_EQ(other.size(), 1u);
+  for (const io::Split& split : other[0].answer.splits)
+    for (const io::Split& mine : first[0].answer.splits) EXPECT_NE(split.id, mine.id);
+}
+
+TEST_F(JobInputs, ALeaseThatBecomesDurableWithTheEndOfItsTaskIsNotGranted) {
+  h.hold_store = true;
+  // its record is under way: what follows makes the next commit
+  h.exits("n1", h.task("worker", 1), 0);
+  h.from("n0", LeaseSplits{h.task("worker", 0), kEpoch, "train", 2, 2});
+  h.exits("n0", h.task("worker", 0), 1);
+  h.release_store();
+  EXPECT_TRUE(h.sent_of<LeaseReply>().empty());
+  EXPECT_EQ(h.sent_of<TaskEndAck>().size(), 2u);
+}
+
 TEST_F(JobInputs, NobodyGetsTheSplitsOfATaskWhoseLossEndsTheGeneration) {
   (void)ask(0, 10, 8);
   h.take(h.core->on_input(NodeGone{NodeId{"n0"}, "is lost"}, h.now()));

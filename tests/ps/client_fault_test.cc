@@ -262,6 +262,43 @@ TEST(ClientFault, AShardThatComesLateIsWaitedFor) {
   shard.join();
 }
 
+/// One shard, for one worker, at a local name.
+PsView view_of_one(const std::string& name) {
+  return {.map = SlotMap::even(1, {1, 1}),
+          .shards = {{.shard = ShardId{0}, .tcp = "", .ipc = name}},
+          .token = kToken,
+          .workers = 1};
+}
+
+/// The shard of such a view, served by a thread until halt() or the end of its life.
+class ServingShard {
+ public:
+  ServingShard(const PsView& view, std::unique_ptr<transport::Channel> channel)
+      : loop_(ShardCore({.token = view.token, .workers = view.workers}, view.map),
+              std::move(channel), std::make_shared<SystemClock>()) {
+    serve();
+  }
+  ~ServingShard() { halt(); }
+  ShardLoop& loop() { return loop_; }  ///< while halted
+  void serve() {
+    stop_ = false;
+    thread_ = std::thread([this] {
+      while (!stop_) ASSERT_TRUE(loop_.step(Duration{-1}));
+    });
+  }
+  void halt() {
+    if (!thread_.joinable()) return;
+    stop_ = true;
+    loop_.wake();
+    thread_.join();
+  }
+
+ private:
+  ShardLoop loop_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
 TEST(ClientFault, ALinkThatDoesNotComeUpIsReplacedByASocket) {
   const std::string name = "@dlrun-test-" + std::to_string(::getpid());
   const auto transport = std::make_shared<transport::ZmqTransport>();
@@ -277,16 +314,8 @@ TEST(ClientFault, ALinkThatDoesNotComeUpIsReplacedByASocket) {
                    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + deaf_name.size())),
             0);
   ASSERT_EQ(::listen(deaf, 10), 0);
-  const PsView view{.map = SlotMap::even(1, {1, 1}),
-                    .shards = {{.shard = ShardId{0}, .tcp = "", .ipc = name}},
-                    .token = kToken,
-                    .workers = 1};
-  std::atomic<bool> stop = false;
-  ShardLoop loop(ShardCore({.token = kToken, .workers = 1}, view.map), std::move(channel),
-                 std::make_shared<SystemClock>());
-  std::thread shard([&] {
-    while (!stop) ASSERT_TRUE(loop.step(Duration{-1}));
-  });
+  const PsView view = view_of_one(name);
+  ServingShard shard(view, std::move(channel));
   {
     const auto client = Client::connect(view, {.transport = transport}).value();
     const auto table = client->open_table(sum_schema("t", 2), kLong);
@@ -299,9 +328,6 @@ TEST(ClientFault, ALinkThatDoesNotComeUpIsReplacedByASocket) {
       EXPECT_EQ(out, (std::vector<float>{1, 2}));
     }
   }
-  stop = true;
-  loop.wake();
-  shard.join();
   ::close(deaf);
 }
 
@@ -359,16 +385,8 @@ TEST(ClientFault, ALinkComesBackToSharedMemoryOnceThatWorksAgain) {
   auto channel =
       transport->listen({.bind = {"ipc://" + name, "shm://" + name + std::string(kShmSuffix)}})
           .value();
-  const PsView view{.map = SlotMap::even(1, {1, 1}),
-                    .shards = {{.shard = ShardId{0}, .tcp = "", .ipc = name}},
-                    .token = kToken,
-                    .workers = 1};
-  std::atomic<bool> stop = false;
-  ShardLoop loop(ShardCore({.token = kToken, .workers = 1}, view.map), std::move(channel),
-                 std::make_shared<SystemClock>());
-  std::thread shard([&] {
-    while (!stop) ASSERT_TRUE(loop.step(Duration{-1}));
-  });
+  const PsView view = view_of_one(name);
+  ServingShard shard(view, std::move(channel));
   {
     const auto client = Client::connect(view, {.transport = transport, .clock = clock}).value();
     EXPECT_EQ(client->stats().links_shm, 1u) << "which it tries first";
@@ -407,21 +425,13 @@ TEST(ClientFault, ALinkComesBackToSharedMemoryOnceThatWorksAgain) {
     PsView newer = view;
     newer.map.epoch = {1, 2};
     // A new view is a reason to look at once.
-    stop = true;
-    loop.wake();
-    shard.join();
-    ASSERT_TRUE(loop.install_map(newer.map));
-    stop = false;
-    shard = std::thread([&] {
-      while (!stop) ASSERT_TRUE(loop.step(Duration{-1}));
-    });
+    shard.halt();
+    ASSERT_TRUE(shard.loop().install_map(newer.map));
+    shard.serve();
     ASSERT_TRUE(client->set_view(newer));
     push();
     EXPECT_EQ(client->stats().links_shm, 1u);
   }
-  stop = true;
-  loop.wake();
-  shard.join();
 }
 
 double cpu_seconds() {
