@@ -1,4 +1,4 @@
-#include "io/core/crc32c.h"
+#include "runtime/base/crc32c.h"
 
 #include <array>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <nmmintrin.h>
 #endif
 
-namespace dlrun::io {
+namespace dlrun {
 
 namespace {
 
@@ -116,4 +116,4 @@ std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
 #endif
 }
 
-}  // namespace dlrun::io
+}  // namespace dlrun
