@@ -16,6 +16,12 @@ inline constexpr std::uint64_t kSequencesOpenMax = 256;
 class DedupWindow {
  public:
   enum class Seen : std::uint8_t { kNew, kApplied, kTooOld };
+  /// bit (sequence % 256) of the last 256
+  using Bits = std::array<std::uint64_t, kSequencesOpenMax / 64>;
+
+  DedupWindow() = default;
+  /// One that was written down.
+  DedupWindow(std::uint64_t highest, const Bits& bits) noexcept : highest_(highest), bits_(bits) {}
 
   Seen look(std::uint64_t sequence) const noexcept;
   /// `sequence` must be kNew.
@@ -23,12 +29,12 @@ class DedupWindow {
 
   friend bool operator==(const DedupWindow&, const DedupWindow&) = default;
   std::uint64_t highest() const noexcept { return highest_; }
+  const Bits& bits() const noexcept { return bits_; }
   std::uint64_t digest(std::uint64_t salt) const noexcept;
 
  private:
   std::uint64_t highest_ = 0;  ///< 0 = none yet
-  /// bit (sequence % 256) of the last 256
-  std::array<std::uint64_t, kSequencesOpenMax / 64> bits_{};
+  Bits bits_{};
 };
 
 }  // namespace dlrun::ps
