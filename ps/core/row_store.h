@@ -21,7 +21,7 @@ struct RowHeader {
   std::uint64_t version = 0;     ///< shard log sequence of the last change
   std::uint32_t last_use_s = 0;  ///< time of the last push, seconds of the operation's clock
   std::uint32_t frequency = 0;   ///< pushes that touched it, saturating
-  std::uint32_t flags = 0;       ///< none yet
+  std::uint32_t fork = 0;        ///< ps/core/table_fork.cc: the last fork that has it; else 0
   std::uint32_t next_free = 0;   ///< of a freed row: the next freed one, + 1
 };
 static_assert(sizeof(RowHeader) == 32);

@@ -165,7 +165,8 @@ void TableState::step_wave(std::uint32_t n, const RowId* rows, const float* cons
 }
 
 void TableState::apply(std::span<const std::uint64_t> keys, const float* grads,
-                       std::uint64_t version, std::uint32_t now_s) {
+                       std::uint64_t version, std::uint32_t now_s, Side side) {
+  if (fork_ != nullptr) fork_batch(keys, grads, version, now_s, side);
   const std::size_t n = keys.size();
   SlotIndex& index = rows_.index();
   std::uint64_t hashes[3][kWave];
@@ -208,10 +209,12 @@ void TableState::apply(std::span<const std::uint64_t> keys, const float* grads,
           ++stats_.not_admitted;
           continue;
         }
+        const std::uint32_t fork = fork_ == nullptr ? 0 : fork_of_birth(key, hash);
         row = rows_.add(key, hash);
+        rows_.header(row).fork = fork;
         birth(key, row);
       } else if (expired(rows_.header(row), now_s)) {
-        rows_.header(row) = RowHeader{.key = key};
+        rows_.header(row) = RowHeader{.key = key, .fork = rows_.header(row).fork};
         birth(key, row);
       }
       RowHeader& header = rows_.header(row);
@@ -227,6 +230,7 @@ void TableState::apply(std::span<const std::uint64_t> keys, const float* grads,
 }
 
 void TableState::evict_row(RowId row) {
+  if (fork_ != nullptr) fork_eviction(row);
   if (watch_) evicted_.push_back(rows_.header(row).key);
   rows_.erase(row);
   ++stats_.evicted;

@@ -14,10 +14,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "ps/core/checkpoint_block.h"
 #include "ps/core/clock_set.h"
 #include "ps/core/msg.h"
 #include "ps/core/optimizer.h"
@@ -83,6 +85,10 @@ class Combiner {
   std::vector<float> grads_;
 };
 
+/// Of a push, while a checkpoint is made: before its worker's mark, so that the checkpoint has it,
+/// or after.
+enum class Side : std::uint8_t { kBefore, kAfter };
+
 class TableState {
  public:
   explicit TableState(TableSchema schema);
@@ -98,7 +104,7 @@ class TableState {
   void read(std::span<const std::uint64_t> keys, float* out, std::uint32_t now_s) const;
   /// One optimizer step for each of the keys, which are distinct; then evicts.
   void apply(std::span<const std::uint64_t> keys, const float* grads, std::uint64_t version,
-             std::uint32_t now_s);
+             std::uint32_t now_s, Side side = Side::kBefore);
 
   void keep(std::uint64_t clock, BufferedPush push);
   std::uint64_t kept_bytes() const noexcept { return kept_bytes_; }
@@ -106,7 +112,7 @@ class TableState {
   void close_below(std::uint64_t clock, std::uint64_t version, std::uint32_t now_s);
 
   float rate() const noexcept { return stepper_.rate(); }
-  void set_rate(float rate) noexcept { stepper_.set_rate(rate); }
+  void set_rate(float rate, Side side = Side::kBefore) noexcept;
   /// BSP: when `clock` closes.
   void set_rate_from(std::uint64_t clock, float rate) { rates_[clock] = rate; }
   /// Where eviction goes on.
@@ -119,6 +125,29 @@ class TableState {
   /// Keys of the slot, ascending, from `from` on, at most `n_max`.
   std::vector<std::uint64_t> keys_of_slot(std::uint32_t slot, std::uint64_t from,
                                           std::size_t n_max) const;
+
+  // The cut of a checkpoint (docs/ps.md). From fork() to drop_fork() the table behaves as ever;
+  // beside it are kept copies of what pushes of Side::kAfter changed, as it would be without them.
+  /// `clock`: BSP, SSP: what is of clocks < it is before; ASP: 0, apply() is told.
+  void fork(std::uint64_t clock);
+  bool forked() const noexcept { return fork_ != nullptr; }
+  std::uint64_t fork_clock() const noexcept;
+  /// All that comes is after. close_below() does it by itself when it passes the clock.
+  void settle();
+  bool settled() const noexcept;
+  /// Rate and hand of what was cut; settled.
+  float cut_rate() const noexcept;
+  std::uint64_t cut_hand() const noexcept;
+  /// The slot as it was cut, keys ascending; its copies go, and none are made any more. Settled;
+  /// each slot once. Returns the rows.
+  std::uint64_t write_slot(std::uint32_t slot, BlockBuilder& rows, BlockBuilder& sightings);
+  std::uint64_t aside_bytes() const noexcept;
+  void drop_fork() noexcept;
+
+  /// A row of a checkpoint, whose key is absent; its last use is moved by `shift_s`, its version
+  /// stays.
+  void restore_row(const RowRecord& row, std::int64_t shift_s);
+  void restore_sighting(const SightingRecord& sighting);
 
   struct Stats {
     std::uint64_t evicted = 0;
@@ -147,6 +176,22 @@ class TableState {
   void evict_row(RowId row);
   void erase_kept(std::uint32_t slot);
   void take_rates_until(std::uint64_t clock);
+  void close_to(std::uint64_t clock, std::uint64_t version, std::uint32_t now_s);
+
+  struct Fork;
+  struct DeleteFork {
+    void operator()(Fork* fork) const noexcept;
+  };
+  bool counts_sightings() const noexcept {
+    return schema_.admission == Admission::kSightings && schema_.admission_n > 1;
+  }
+  void fork_batch(std::span<const std::uint64_t> keys, const float* grads, std::uint64_t version,
+                  std::uint32_t now_s, Side side);
+  bool absence_is_forked(std::uint64_t key, std::uint64_t hash) const;
+  std::uint32_t fork_of_birth(std::uint64_t key, std::uint64_t hash) const;
+  void fork_eviction(RowId row);
+  void copy_aside(RowId row, std::uint64_t hash);
+  void copy_sightings_aside(std::uint32_t slot);
 
   TableSchema schema_;
   std::uint32_t weight_words_;
@@ -161,6 +206,8 @@ class TableState {
   std::vector<float> wide_;  ///< [kWave, dim]: half weights of a wave as floats
   std::vector<float> initial_;
   std::vector<RowId> seen_by_hand_;
+  std::unique_ptr<Fork, DeleteFork> fork_;
+  std::uint32_t forks_ = 0;
   Stats stats_;
   bool watch_ = false;
   std::vector<std::uint64_t> evicted_;

@@ -65,6 +65,15 @@ void TableState::keep(std::uint64_t clock, BufferedPush push) {
 }
 
 void TableState::close_below(std::uint64_t clock, std::uint64_t version, std::uint32_t now_s) {
+  // The cut of a checkpoint may fall between two clocks that close at once.
+  if (forked() && !settled() && clock >= fork_clock()) {
+    close_to(fork_clock(), version, now_s);
+    settle();
+  }
+  close_to(clock, version, now_s);
+}
+
+void TableState::close_to(std::uint64_t clock, std::uint64_t version, std::uint32_t now_s) {
   while (!open_.empty() && open_.begin()->first < clock) {
     const std::uint64_t closing = open_.begin()->first;
     std::vector<BufferedPush> pushes = std::move(open_.begin()->second);
