@@ -66,6 +66,27 @@ Status same_marks(const std::vector<PartInfo>& parts) {
   return {};
 }
 
+Status check_slots(const std::vector<PartInfo>& parts) {
+  std::vector<const PartInfo*> owner(kSlots, nullptr);
+  std::uint32_t owned = 0;
+  for (const PartInfo& part : parts) {
+    for (const SlotRun& run : part.slots) {
+      if (run.first > run.last || run.last >= kSlots)
+        return fail(Errc::kInvalidArgument, "slots " + std::to_string(run.first) + " to " +
+                                                std::to_string(run.last) + " in a part");
+      for (std::uint32_t slot = run.first; slot <= run.last; ++slot) {
+        if (owner[slot] != nullptr)
+          return disagree(*owner[slot], part, "who has slot " + std::to_string(slot));
+        owner[slot] = &part;
+        ++owned;
+      }
+    }
+  }
+  if (owned == kSlots) return {};
+  return fail(Errc::kFailedPrecondition,
+              std::to_string(kSlots - owned) + " slots are in no part: this is no checkpoint");
+}
+
 Status check_names(const std::vector<PartInfo>& parts, const std::vector<Attachment>& attachments) {
   std::set<std::string> files, names;
   const auto file = [&](const std::string& name) -> Status {
@@ -112,6 +133,7 @@ Result<Manifest> merge_parts(std::string job, Epoch epoch, std::vector<PartInfo>
                                               std::to_string(parts[i].checkpoint));
   }
   DLRUN_TRY(check_names(parts, attachments));
+  DLRUN_TRY(check_slots(parts));
   for (const PartInfo& part : parts) DLRUN_TRY(same_tables(parts[0], part));
   DLRUN_TRY(same_marks(parts));
   return Manifest{.checkpoint = parts[0].checkpoint,

@@ -45,6 +45,13 @@ struct ClientMark {
   friend bool operator==(const ClientMark&, const ClientMark&) = default;
 };
 
+/// Slots [first, last].
+struct SlotRun {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
+  friend bool operator==(const SlotRun&, const SlotRun&) = default;
+};
+
 struct TablePart {
   TableSchema schema;
   std::uint64_t clock = 0;  ///< BSP, SSP
@@ -60,6 +67,7 @@ struct PartInfo {
   ShardId shard;
   std::uint64_t log_sequence = 0;  ///< of the shard when it was settled: no version is above it
   std::uint32_t now_s = 0;         ///< its clock then, of which last uses are
+  std::vector<SlotRun> slots;      ///< that it served, ascending
   std::vector<TablePart> tables;   ///< by id
   std::vector<ClientMark> marks;   ///< by client
   std::vector<ClientId> left;      ///< clients that left before they were asked; by client

@@ -39,18 +39,18 @@ std::uint64_t Members::digest() const noexcept {
 
 std::uint64_t ClockSet::of(WorkerId worker) const noexcept {
   const auto it = clocks_.find(worker);
-  return it == clocks_.end() ? 0 : it->second;
+  return it == clocks_.end() ? start_ : it->second;
 }
 
 void ClockSet::advance(WorkerId worker, std::uint64_t clock) {
-  if (clock == 0) return;
+  if (clock <= start_) return;
   std::uint64_t& mine = clocks_[worker];
   mine = std::max(mine, clock);
 }
 
 std::uint64_t ClockSet::lowest(std::uint32_t active) const noexcept {
   if (active == 0) return kNobody;
-  if (clocks_.size() < active) return 0;
+  if (clocks_.size() < active) return start_;
   std::uint64_t low = kNobody;
   for (const auto& [worker, clock] : clocks_) low = std::min(low, clock);
   return low;

@@ -41,11 +41,14 @@ class ClockSet {
   /// What lowest() is when nobody is left to wait for.
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
 
+  /// Where the clocks of all begin: 0, or those of a checkpoint. Before the first advance().
+  void start_at(std::uint64_t clock) noexcept { start_ = clock; }
+  std::uint64_t start() const noexcept { return start_; }
   std::uint64_t of(WorkerId worker) const noexcept;
   /// To the larger of what it has and `clock`.
   void advance(WorkerId worker, std::uint64_t clock);
   void remove(WorkerId worker) { clocks_.erase(worker); }
-  /// The lowest clock of the `active` members; those that have not advanced here count as 0.
+  /// The lowest clock of the `active` members; those that have not advanced here count as start().
   /// O(workers).
   std::uint64_t lowest(std::uint32_t active) const noexcept;
   std::vector<std::pair<WorkerId, std::uint64_t>> list() const {
@@ -53,7 +56,8 @@ class ClockSet {
   }
 
  private:
-  std::map<WorkerId, std::uint64_t> clocks_;  ///< of members with a clock > 0
+  std::uint64_t start_ = 0;
+  std::map<WorkerId, std::uint64_t> clocks_;  ///< of members with a clock > start_
 };
 
 }  // namespace dlrun::ps

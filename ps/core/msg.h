@@ -190,8 +190,9 @@ enum class Kind : std::uint8_t {
   kLeave = 5,        ///< worker (when not kNoWorker) and client are done
   kScan = 6,         ///< cursor -> keys, values, next cursor
   kTune = 7,         ///< learning rate -> `rate`; BSP: from `clock` on
+  kMark = 8,         ///< the client's pushes up to `sequence` are in `checkpoint`, no others
 };
-inline constexpr Kind kKindLast = Kind::kTune;
+inline constexpr Kind kKindLast = Kind::kMark;
 
 /// Where a scan goes on: keys >= key of `slot`, then the slots after it. slot == kSlots: the end.
 struct ScanCursor {
@@ -218,6 +219,7 @@ struct RequestHeader {
   std::optional<TableSchema> schema;  ///< kCreateTable
   float rate = 0.0f;                  ///< kTune
   CodecSpec codec;                    ///< kPush: of the values; kPull: wanted of the reply
+  std::uint64_t checkpoint = 0;       ///< kMark
   friend bool operator==(const RequestHeader&, const RequestHeader&) = default;
 };
 
@@ -231,8 +233,10 @@ struct ReplyHeader {
   std::uint64_t clock = 0;  ///< the lowest clock of the table's workers
   std::uint32_t n = 0;
   std::uint32_t dim = 0;
-  ScanCursor cursor;  ///< kScan: where to go on
-  CodecSpec codec;    ///< kPull: of the values
+  ScanCursor cursor;             ///< kScan: where to go on
+  CodecSpec codec;               ///< kPull: of the values
+  std::uint64_t checkpoint = 0;  ///< one that waits for marks at this shard; 0: none
+  std::uint64_t cut_clock = 0;   ///< where it cuts the request's table, when that is BSP or SSP
   friend bool operator==(const ReplyHeader&, const ReplyHeader&) = default;
 };
 

@@ -95,7 +95,7 @@ Status ShardCore::check(const RequestHeader& r) const {
     return fail(Errc::kDeadlineExceeded, "no time left when it arrived");
   if (r.kind == Kind::kLeave) return {};
   if (gone_.contains(r.client)) return fail(Errc::kFailedPrecondition, "this client has left");
-  if (r.kind == Kind::kCreateTable) return {};
+  if (r.kind == Kind::kCreateTable || r.kind == Kind::kMark) return {};
   const TableState* table = table_of(r.table);
   if (table == nullptr)
     return fail(Errc::kNotFound,
@@ -179,6 +179,9 @@ void ShardCore::on_request(Asker asker, const RequestHeader& request,
       effects.push_back(answer(asker, request, advance(request, now)));
       unpark(now, effects);
       return;
+    case Kind::kMark:
+      effects.push_back(answer(asker, request, take_mark(request, now)));
+      return;
     case Kind::kLeave:
       leave(request, now, effects);
       effects.push_back(answer(asker, request, {}));
@@ -231,11 +234,15 @@ ShardCore::ClientState& ShardCore::client_of(const RequestHeader& r) {
   return it->second;
 }
 
-ShardCore::ClientState& ShardCore::new_client(ClientId client, WorkerId worker) {
-  ClientState& state = clients_.emplace(client, ClientState{.worker = worker}).first->second;
+ShardCore::ClientState ShardCore::fresh_client(WorkerId worker) const {
+  ClientState state{.worker = worker};
   for (const std::uint32_t slot : imported_) state.moved.emplace(slot, ClientState::Moved{});
   state.until_unknown = !state.moved.empty();
   return state;
+}
+
+ShardCore::ClientState& ShardCore::new_client(ClientId client, WorkerId worker) {
+  return clients_.emplace(client, fresh_client(worker)).first->second;
 }
 
 Result<Combiner::Batch> ShardCore::not_taken(const RequestHeader& r, const ClientState* client,
@@ -327,9 +334,12 @@ Status ShardCore::push(const RequestHeader& r, std::span<const std::uint64_t> ke
   // Nothing has changed so far, and nothing is refused from here on.
   if (waits) DLRUN_TRY(members_.admit(r.worker));
   ++log_sequence_;
+  const Side side = cut_ == nullptr ? Side::kBefore : side_of(r, table);
+  if (cut_ != nullptr) cut_window(r, side, batch.keys);
   mark(r, client_of(r), batch.keys);
   if (!bsp) {
-    table.apply(batch.keys, batch.grads, log_sequence_, whole_seconds(now));
+    table.apply(batch.keys, batch.grads, log_sequence_, whole_seconds(now), side);
+    if (cut_ != nullptr) bound_cut();
     return {};
   }
   table.keep(r.clock, {r.worker,
@@ -354,11 +364,13 @@ Status ShardCore::tune(const RequestHeader& r) {
   }
   DLRUN_TRY(room_for(r.client));
   ++log_sequence_;
+  const Side side = cut_ == nullptr ? Side::kBefore : side_of(r, table);
+  if (cut_ != nullptr) cut_window(r, side, {});
   mark(r, client_of(r), {});
   if (schema.consistency == Consistency::kBsp && r.worker != kNoWorker) {
     table.set_rate_from(std::max(r.clock, lowest(table)), r.rate);
   } else {
-    table.set_rate(r.rate);
+    table.set_rate(r.rate, side);
   }
   return {};
 }
@@ -373,6 +385,7 @@ Status ShardCore::advance(const RequestHeader& r, TimePoint now) {
   ++log_sequence_;
   table.clocks().advance(r.worker, r.clock);
   table.close_below(lowest(table), log_sequence_, whole_seconds(now));
+  step_cut(now);
   return {};
 }
 
@@ -383,6 +396,7 @@ void ShardCore::leave(const RequestHeader& r, TimePoint now, Effects& effects) {
   ++log_sequence_;
   if (worker_leaves) drop_worker(r.worker, now);
   forget_client(r.client);
+  step_cut(now);
   if (worker_leaves) unpark(now, effects);
 }
 
@@ -401,6 +415,7 @@ void ShardCore::on_worker_left(WorkerId worker, TimePoint now, Effects& effects)
   if (!members_.leave(worker)) return;
   ++log_sequence_;
   drop_worker(worker, now);
+  step_cut(now);
   unpark(now, effects);  // what this worker had parked is refused there: it has no clock any more
 }
 
@@ -474,11 +489,12 @@ void ShardCore::unpark(TimePoint now, Effects& effects) {
 }
 
 void ShardCore::on_tick(TimePoint now, Effects& effects) {
+  step_cut(now);
   if (const auto due = next_deadline(); due && *due <= now) unpark(now, effects);
 }
 
 std::optional<TimePoint> ShardCore::next_deadline() const {
-  std::optional<TimePoint> due;
+  std::optional<TimePoint> due = cut_deadline();
   for (const Parked& p : parked_) {
     if (!due || p.deadline < *due) due = p.deadline;
   }
@@ -498,6 +514,7 @@ Reply ShardCore::answer(Asker asker, const RequestHeader& request, Status status
   } else if (const TableState* table = table_of(request.table)) {
     reply.header.clock = lowest(*table);
   }
+  if (status && cut_ != nullptr) tell_of_cut(request, reply.header);
   return reply;
 }
 

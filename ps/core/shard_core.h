@@ -41,12 +41,14 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <variant>
 #include <vector>
 
+#include "ps/core/checkpoint.h"
 #include "ps/core/clock_set.h"
 #include "ps/core/dedup_window.h"
 #include "ps/core/msg.h"
@@ -84,7 +86,8 @@ struct ShardSettings {
   std::uint32_t clients_max = 65536;
   std::uint32_t parked_max = 4096;
   std::uint64_t parked_bytes_max = 256u << 20;
-  std::uint64_t kept_bytes_max = 4ull << 30;  ///< BSP pushes of open clocks
+  std::uint64_t kept_bytes_max = 4ull << 30;   ///< BSP pushes of open clocks
+  std::uint64_t aside_bytes_max = 1ull << 30;  ///< copies of rows while a checkpoint is made
   PlantedBugs bugs;
 };
 
@@ -132,6 +135,46 @@ class ShardCore {
   /// another schema.
   Status import_slot(const SlotImage& image, TimePoint now, Effects& effects);
 
+  // ---- Checkpoints (docs/ps.md). No operation of the log: digest() knows nothing of them.
+  enum class CutPhase : std::uint8_t {
+    kNone,
+    kMarking,    ///< waits for clocks and marks
+    kWriting,    ///< write_cut() has more
+    kWritten,    ///< part_info() has the rest
+    kCancelled,  ///< `why`; nothing is held any more
+  };
+  struct CutStatus {
+    std::uint64_t checkpoint = 0;
+    CutPhase phase = CutPhase::kNone;
+    std::string why;
+    std::uint64_t aside_bytes = 0;
+    /// Beyond aside_bytes_max while writing: write before serving.
+    bool pressing = false;
+  };
+  /// Told again: nothing. kFailedPrecondition: a worker is at a clock of the plan already, a table
+  /// is missing here or in the plan, another checkpoint is under way, or a later one was: a new plan
+  /// is needed. kUnavailable: slots are on their way to this shard.
+  Status begin_cut(const CutPlan& plan, TimePoint now);
+  /// Nothing when it is not the one under way.
+  void cancel_cut(std::uint64_t checkpoint, std::string why);
+  CutStatus cut() const;
+  /// Appends the next blocks, about `bytes` of them; all are out once the phase is kWritten.
+  void write_cut(std::size_t bytes, std::vector<Block>& blocks);
+  /// kWritten: everything but the file.
+  PartInfo part_info() const;
+  /// Of BSP and SSP tables, by id.
+  std::vector<TableProgress> progress() const;
+
+  // A shard that has done nothing yet takes what is its own of a checkpoint: begin, then the blocks
+  // of every part, then end; until then it serves no slot. After an error it is of no use.
+  /// kFailedPrecondition: it has done something.
+  Status begin_restore(const Manifest& manifest, bool with_windows, TimePoint now);
+  /// Whether restore_block() would take anything of it.
+  bool wants_block(const BlockHeader& header) const noexcept;
+  /// `raw`: raw_bytes, checked and decompressed. kCorrupt: not rows of these tables and slots.
+  Status restore_block(std::size_t part, const BlockHeader& header, std::string_view raw);
+  Status end_restore();
+
   /// From now on; nullptr: replies alone. Changes no state that a replica shares.
   void send_values_to(ReplySink* sink) noexcept { sink_ = sink; }
   /// The values of a reply that has been sent: the memory of the next ones.
@@ -178,12 +221,32 @@ class ShardCore {
     std::uint64_t next_until = 0;          ///< the lowest
   };
 
+  struct Cut;
+  struct Restore;
+  template <class T>
+  struct Delete {
+    void operator()(T* object) const noexcept;
+  };
+
+  Side side_of(const RequestHeader& request, const TableState& table) const;
+  void cut_window(const RequestHeader& request, Side side, std::span<const std::uint64_t> keys);
+  void bound_cut();
+  Status take_mark(const RequestHeader& request, TimePoint now);
+  bool all_marked() const;
+  void step_cut(TimePoint now);
+  void settle_cut(TimePoint now);
+  std::optional<TimePoint> cut_deadline() const;
+  void tell_of_cut(const RequestHeader& request, ReplyHeader& reply) const;
+  std::vector<SlotRun> serving() const;
+  void restore_window(std::size_t part, const WindowRecord& record);
+
   Status check(const RequestHeader& request, std::span<const std::uint64_t> keys,
                std::span<const float> values) const;
   Status check_slots(const RequestHeader& request, std::span<const std::uint64_t> keys) const;
   Status create_table(const RequestHeader& request);
   Status push(const RequestHeader& request, std::span<const std::uint64_t> keys,
               std::span<const float> values, TimePoint now);
+  ClientState fresh_client(WorkerId worker) const;
   ClientState& new_client(ClientId client, WorkerId worker);
   Status room_for(ClientId client) const;
   ClientState& client_of(const RequestHeader& request);
@@ -232,6 +295,9 @@ class ShardCore {
   std::uint64_t parked_bytes_ = 0;
   std::uint64_t log_sequence_ = 0;
   std::uint64_t repeated_ = 0;
+  std::unique_ptr<Cut, Delete<Cut>> cut_;
+  std::uint64_t last_cut_ = 0;
+  std::unique_ptr<Restore, Delete<Restore>> restore_;
 };
 
 }  // namespace dlrun::ps

@@ -10,6 +10,7 @@ Status ShardCore::install_map(SlotMap map, TimePoint now, Effects& effects) {
   if (map.owner.size() != kSlots)
     return fail(Errc::kInvalidArgument, "a slot map needs " + std::to_string(kSlots) + " owners");
   if (map.epoch <= map_.epoch) return {};
+  if (cut_ != nullptr) cancel_cut(last_cut_, "the slot map has changed");
   ++log_sequence_;
   map_ = std::move(map);
   for (std::uint32_t slot = 0; slot < kSlots; ++slot) {

@@ -297,6 +297,7 @@ std::uint64_t TableState::digest() const {
   h = mix64(h + rows_.index().hand());
   for (const auto& [clock, rate] : rates_)
     h = mix64(h ^ clock) + std::bit_cast<std::uint32_t>(rate);
+  if (clocks_.start() != 0) h = mix64(h ^ clocks_.start());
   for (const auto& [worker, clock] : clocks_.list()) h = mix64(h ^ worker.value) + mix64(clock);
   for (const auto& [clock, pushes] : open_) {
     std::uint64_t sum = 0;

@@ -12,6 +12,7 @@ PartInfo part(std::uint32_t shard) {
   return {.checkpoint = 7,
           .shard = ShardId{shard},
           .log_sequence = 100 + shard,
+          .slots = {{shard * 2048, shard * 2048 + 2047}},
           .tables = {{.schema = {.id = 3, .name = "w"}, .clock = 12, .rate = 0.5f}},
           .marks = {{kA, WorkerId{1}, 40}, {kB, WorkerId{2}, 50}},
           .file = "shard-" + std::to_string(shard)};
@@ -55,6 +56,9 @@ TEST(Checkpoint, ShardsThatCutElsewhereMakeNone) {
             }),
             Errc{})
       << "it left before it was asked there";
+  EXPECT_EQ(changed([](PartInfo& p) { p.slots = {{2048, 4094}}; }), Errc::kFailedPrecondition);
+  EXPECT_EQ(changed([](PartInfo& p) { p.slots = {{2047, 4095}}; }), Errc::kFailedPrecondition);
+  EXPECT_EQ(changed([](PartInfo& p) { p.slots = {{2048, 4096}}; }), Errc::kInvalidArgument);
   // What differs by nature.
   EXPECT_EQ(changed([](PartInfo& p) {
               p.tables[0].hand = 9;
@@ -76,9 +80,11 @@ TEST(Checkpoint, WhatCanNeverBeOneIsCalledSo) {
     outside.file = name;
     EXPECT_EQ(refusal({part(0), outside}), Errc::kInvalidArgument) << name;
   }
-  EXPECT_EQ(refusal({part(0)}, {{"a", "shard-0", 0, 0}}), Errc::kInvalidArgument);
-  EXPECT_EQ(refusal({part(0)}, {{"a", "x", 0, 0}, {"a", "y", 0, 0}}), Errc::kInvalidArgument);
-  EXPECT_EQ(refusal({part(0)}, {{"", "x", 0, 0}}), Errc::kInvalidArgument);
+  const std::vector<PartInfo> two = {part(0), part(1)};
+  EXPECT_EQ(refusal(two, {{"a", "shard-0", 0, 0}}), Errc::kInvalidArgument);
+  EXPECT_EQ(refusal(two, {{"a", "x", 0, 0}, {"a", "y", 0, 0}}), Errc::kInvalidArgument);
+  EXPECT_EQ(refusal(two, {{"", "x", 0, 0}}), Errc::kInvalidArgument);
+  EXPECT_EQ(refusal({part(0)}), Errc::kFailedPrecondition) << "half of the slots";
 }
 
 TEST(Checkpoint, ClocksArePlannedAheadOfTheFastestAnywhere) {
