@@ -70,6 +70,7 @@ struct Request {
   rate @15 :Float32;
   codec @16 :UInt8;
   codecK @17 :UInt16;
+  checkpoint @18 :UInt64;
 }
 
 struct Reply {
@@ -85,4 +86,6 @@ struct Reply {
   cursor @9 :Cursor;
   codec @10 :UInt8;
   codecK @11 :UInt16;
+  checkpoint @12 :UInt64;
+  cutClock @13 :UInt64;
 }

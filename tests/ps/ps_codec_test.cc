@@ -118,10 +118,31 @@ std::string hex(const std::vector<std::byte>& bytes) {
   return out;
 }
 
+/// With what a checkpoint needs.
+ps::RequestHeader mark_request() {
+  ps::RequestHeader h = coded_request();
+  h.schema.reset();
+  h.cursor = {};
+  h.kind = ps::Kind::kMark;
+  h.checkpoint = 0x8000000000000009;
+  return h;
+}
+ps::ReplyHeader reply_that_calls() {
+  ps::ReplyHeader h = coded_reply();
+  h.checkpoint = 9;
+  h.cut_clock = 1ull << 40;
+  return h;
+}
+
 TEST(PsCodec, HeadersComeBackAsTheyWere) {
   EXPECT_EQ(decode_ps_request(encode(full_request())).value(), full_request());
   EXPECT_EQ(decode_ps_request(encode(grown_request())).value(), grown_request());
   EXPECT_EQ(decode_ps_request(encode(ps::RequestHeader{})).value(), ps::RequestHeader{});
+  EXPECT_EQ(decode_ps_request(encode(mark_request())).value(), mark_request());
+  EXPECT_EQ(decode_ps_reply(encode(reply_that_calls())).value(), reply_that_calls());
+  HeaderWriter writer;
+  const std::span<const std::byte> plain = writer.write(mark_request());
+  EXPECT_EQ(decode_ps_request(plain).value(), mark_request());
   EXPECT_EQ(decode_ps_reply(encode(full_reply())).value(), full_reply());
   EXPECT_EQ(decode_ps_reply(encode(ps::ReplyHeader{})).value(), ps::ReplyHeader{});
 }

@@ -1,0 +1,94 @@
+// The manifest of a checkpoint as bytes.
+#include "runtime/wire/ps_checkpoint_codec.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/base/rng.h"
+
+namespace dlrun::wire {
+namespace {
+
+ps::PartInfo part(std::uint32_t shard) {
+  return {.checkpoint = 77,
+          .shard = ShardId{shard},
+          .log_sequence = 1ull << 40,
+          .now_s = 12345,
+          .slots = {{0, 7}, {9, 4095}},
+          .tables = {{.schema = {.id = 4,
+                                 .name = "wide",
+                                 .dim = 16,
+                                 .optimizer = ps::Optimizer::kAdam,
+                                 .consistency = ps::Consistency::kSsp,
+                                 .staleness = 3,
+                                 .eviction = ps::Eviction::kLru,
+                                 .budget_bytes = 1ull << 33},
+                      .clock = 900,
+                      .rate = 0.25f,
+                      .hand = 1ull << 43,
+                      .rows = 1000000},
+                     {.schema = {.id = 5, .name = "deep"}}},
+          .marks = {{ClientId{1}, ps::WorkerId{2}, 3}, {ClientId{~0ull}, ps::kNoWorker, 0}},
+          .left = {ClientId{8}},
+          .file = "shard-00001.part",
+          .bytes = 1ull << 35,
+          .blocks = 40000,
+          .rows = 1000000,
+          .headers_crc = 0xdeadbeef};
+}
+
+ps::Manifest manifest() {
+  return {
+      .checkpoint = 77,
+      .job = "j12",
+      .epoch = {3, 4},
+      .parts = {part(0), part(1)},
+      .attachments = {{"input", "attachment-00000", 100, 7}, {"mine", "attachment-00001", 0, 0}}};
+}
+
+TEST(PsCheckpointCodec, WhatIsWrittenIsReadAgain) {
+  const auto read = decode_manifest(encode(manifest()));
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(*read, manifest());
+  const auto one = decode_part_info(encode(part(1)));
+  ASSERT_TRUE(one) << one.error().to_string();
+  EXPECT_EQ(*one, part(1));
+}
+
+TEST(PsCheckpointCodec, AManifestThatIsTornOrHasAFlippedByteIsNone) {
+  const std::string good = encode(manifest());
+  for (std::size_t size = 0; size < good.size(); ++size)
+    ASSERT_FALSE(decode_manifest(std::string_view(good).substr(0, size))) << size;
+  EXPECT_FALSE(decode_manifest(good + "x"));
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << i % 8));
+    const auto read = decode_manifest(bad);
+    ASSERT_FALSE(read) << "byte " << i;
+    EXPECT_TRUE(read.error().code == Errc::kCorrupt || read.error().code == Errc::kUnsupported);
+  }
+}
+
+TEST(PsCheckpointCodec, AFileOutsideOfTheFolderIsRefused) {
+  for (const char* name : {"../part", "/etc/passwd", "", ".."}) {
+    ps::Manifest outside = manifest();
+    outside.parts[1].file = name;
+    EXPECT_EQ(decode_manifest(encode(outside)).error().code, Errc::kCorrupt) << name;
+    outside = manifest();
+    outside.attachments[0].file = name;
+    EXPECT_EQ(decode_manifest(encode(outside)).error().code, Errc::kCorrupt) << name;
+  }
+}
+
+TEST(PsCheckpointCodec, RandomBytesOfAPartDoNotHarm) {
+  SplitMix64 rng(3);
+  const std::string good = encode(part(0));
+  for (int i = 0; i < 2000; ++i) {
+    std::string bad = good;
+    for (std::uint64_t n = 1 + rng.below(4); n > 0; --n)
+      bad[rng.below(bad.size())] = static_cast<char>(rng.next());
+    (void)decode_part_info(bad);
+  }
+}
+
+}  // namespace
+}  // namespace dlrun::wire
