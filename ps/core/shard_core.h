@@ -195,6 +195,7 @@ class ShardCore {
     std::uint64_t repeated = 0;  ///< pushes that had been taken before
   };
   Stats stats() const;
+  ShardId shard() const noexcept { return settings_.shard; }
   /// nullptr: no such table.
   const TableState* table(std::uint32_t id) const { return table_of(id); }
 
@@ -223,9 +224,11 @@ class ShardCore {
 
   struct Cut;
   struct Restore;
-  template <class T>
-  struct Delete {
-    void operator()(T* object) const noexcept;
+  struct DeleteCut {
+    void operator()(Cut* cut) const noexcept;
+  };
+  struct DeleteRestore {
+    void operator()(Restore* restore) const noexcept;
   };
 
   Side side_of(const RequestHeader& request, const TableState& table) const;
@@ -295,9 +298,9 @@ class ShardCore {
   std::uint64_t parked_bytes_ = 0;
   std::uint64_t log_sequence_ = 0;
   std::uint64_t repeated_ = 0;
-  std::unique_ptr<Cut, Delete<Cut>> cut_;
+  std::unique_ptr<Cut, DeleteCut> cut_;
   std::uint64_t last_cut_ = 0;
-  std::unique_ptr<Restore, Delete<Restore>> restore_;
+  std::unique_ptr<Restore, DeleteRestore> restore_;
 };
 
 }  // namespace dlrun::ps

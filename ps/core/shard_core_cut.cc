@@ -34,14 +34,8 @@ struct ShardCore::Restore {
   bool with_windows = false;
 };
 
-template <>
-void ShardCore::Delete<ShardCore::Cut>::operator()(Cut* cut) const noexcept {
-  delete cut;
-}
-template <>
-void ShardCore::Delete<ShardCore::Restore>::operator()(Restore* restore) const noexcept {
-  delete restore;
-}
+void ShardCore::DeleteCut::operator()(Cut* cut) const noexcept { delete cut; }
+void ShardCore::DeleteRestore::operator()(Restore* restore) const noexcept { delete restore; }
 
 std::vector<TableProgress> ShardCore::progress() const {
   std::vector<TableProgress> progress;

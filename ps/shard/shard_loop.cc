@@ -57,6 +57,7 @@ ShardLoop::ShardLoop(ShardCore core, std::unique_ptr<transport::Channel> channel
 
 Status ShardLoop::step(Duration wait_max) {
   Duration wait = wait_max;
+  if (write_cut()) wait = Duration::zero();
   if (const auto due = core_.next_deadline()) {
     const Duration left = std::max(*due - clock_->now(), Duration::zero());
     wait = wait < Duration::zero() ? left : std::min(wait, left);
@@ -72,6 +73,30 @@ Status ShardLoop::step(Duration wait_max) {
   }
   if (!incoming) return tl::unexpected(incoming.error());
   return {};
+}
+
+/// true: there is more to do at once.
+bool ShardLoop::write_cut() {
+  if (cut_writer_ == nullptr) return false;
+  const bool more = cut_writer_->step(core_);
+  if (cut_writer_->over()) cut_writer_.reset();
+  return more;
+}
+
+Status ShardLoop::begin_cut(const CutPlan& plan, CutFile file, PartDone done) {
+  if (cut_writer_ != nullptr && core_.cut().checkpoint == plan.id) return {};  // told again
+  if (cut_writer_ != nullptr)
+    return fail(Errc::kFailedPrecondition,
+                "checkpoint " + std::to_string(core_.cut().checkpoint) + " is being written");
+  DLRUN_TRY(core_.begin_cut(plan, clock_->now()));
+  cut_writer_ = std::make_unique<CutWriter>(plan.id, core_.shard(), std::move(file),
+                                            std::move(done), [this] { channel_->wake(); });
+  return {};
+}
+
+void ShardLoop::cancel_cut(std::uint64_t checkpoint, std::string why) {
+  core_.cancel_cut(checkpoint, std::move(why));
+  write_cut();
 }
 
 void ShardLoop::serve(const transport::Incoming& incoming) {

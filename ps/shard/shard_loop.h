@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ps/core/shard_core.h"
+#include "ps/shard/cut_writer.h"
 #include "ps/shard/reply_buffers.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/transport.h"
@@ -33,6 +34,10 @@ class ShardLoop {
   void worker_left(WorkerId worker);
   Status install_map(SlotMap map);
 
+  /// ShardCore::begin_cut(); `done` is called on this thread, once, when it returned OK.
+  Status begin_cut(const CutPlan& plan, CutFile file, PartDone done);
+  void cancel_cut(std::uint64_t checkpoint, std::string why);
+
   ShardCore& core() noexcept { return core_; }
   std::vector<std::string> endpoints() const { return channel_->endpoints(); }
 
@@ -45,6 +50,7 @@ class ShardLoop {
 
  private:
   struct Sink;
+  bool write_cut();
   void serve(const transport::Incoming& incoming);
   void perform();
   std::optional<std::span<const std::uint64_t>> copy_keys(const transport::Message& message);
@@ -61,6 +67,7 @@ class ShardLoop {
   std::vector<std::uint64_t> keys_;  ///< of a request: a copy
   std::vector<float> values_;        ///< where a frame is not aligned, or came in another codec
   Stats stats_;
+  std::unique_ptr<CutWriter> cut_writer_;  ///< of a checkpoint under way
 };
 
 }  // namespace dlrun::ps

@@ -37,6 +37,7 @@ constexpr std::array kLayers = {
     Layer{"runtime/logs", 5},
     Layer{"runtime/task", 5},
     Layer{"io/pipe", 5},
+    Layer{"ps/checkpoint", 5},
     Layer{"ps/client", 6},
     Layer{"runtime/actor", 7},
     Layer{"runtime/client", 7},
