@@ -216,6 +216,34 @@ Status Client::clock(std::span<const Table> tables, Duration timeout) {
   return {};
 }
 
+CheckpointCall Client::checkpoint_called(const Table& table) const {
+  return impl_->engine.called(table.id);
+}
+
+Status Client::mark(std::uint64_t checkpoint, Duration timeout) {
+  if (impl_->left) return fail(Errc::kFailedPrecondition, "this client has left");
+  Engine& engine = impl_->engine;
+  if (engine.options().worker == kNoWorker)
+    return fail(Errc::kInvalidArgument, "only a worker's client marks a checkpoint");
+  auto call = engine.make_call("mark of a checkpoint", "", timeout);
+  if (!impl_->clocking.take(std::min<Duration>(timeout, std::chrono::hours(24)))) {
+    return fail(Errc::kDeadlineExceeded,
+                call->what() + ": another clock() or mark() of this client takes too long");
+  }
+  const std::unique_ptr<Turn, void (*)(Turn*)> turn(&impl_->clocking,
+                                                    [](Turn* t) { t->give_back(); });
+  engine.hold_pushes();
+  const std::unique_ptr<Engine, void (*)(Engine*)> hold(&engine,
+                                                        [](Engine* e) { e->release_pushes(); });
+  DLRUN_TRY(engine.wait_pushes(call->deadline));
+  engine.tell(
+      call, RequestHeader{
+                .kind = Kind::kMark, .sequence = engine.last_sequence(), .checkpoint = checkpoint});
+  Status marked = engine.wait(call);
+  if (marked || marked.error().code == Errc::kFailedPrecondition) engine.set_marked(checkpoint);
+  return marked;
+}
+
 std::uint64_t Client::clock_of(const Table& table) const {
   return impl_->engine.clock_of(table.id);
 }

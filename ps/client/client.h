@@ -2,7 +2,7 @@
 /// ps/client/client.h: tables of a job's parameter server, from a worker's side. No CAF.
 /// Shapes: keys [n] u64, any of the 2^64, in any order, duplicates allowed; rows [n, dim] f32
 /// row-major.
-/// Clocks: a worker's clock of a table starts at 0; clock() ends an iteration. A pull at clock c
+/// Clocks: a worker's clock of a table starts at 0 (restored: where it was cut); clock() ends an iteration. A pull at clock c
 ///   waits at the shard for what it must see, and sees (ps/core/shard_core.h has the rules)
 ///     BSP     exactly the pushes of all workers with clocks < c
 ///     SSP(s)  at least those with clocks < c - s
@@ -56,6 +56,12 @@ struct ClientOptions {
 
 struct Call;
 
+/// A checkpoint that a shard has told of and that this client has not marked.
+struct CheckpointCall {
+  std::uint64_t checkpoint = 0;  ///< 0: none
+  std::uint64_t clock = 0;       ///< BSP, SSP: where it cuts the table; 0 where that is not known
+};
+
 /// A table that is open: a value, valid for the client that opened it.
 struct Table {
   std::uint32_t id = 0;
@@ -88,7 +94,8 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   /// Makes the table on every shard, or finds it there. kAlreadyExists: the name with another
-  /// schema (the context says which field). Idempotent: every worker may call it.
+  /// schema (the context says which field). Idempotent: every worker may call it. Of a table that
+  /// was restored the worker's clock begins where it was cut.
   Result<Table> open_table(TableSchema schema, Duration timeout);
 
   /// out [n, dim]. Rows never pushed come as the initializer gives them.
@@ -115,8 +122,18 @@ class Client {
   /// called again.
   Status clock(const Table& table, Duration timeout);
   Status clock(std::span<const Table> tables, Duration timeout);
-  /// The worker's clock of the table: how often clock() succeeded.
+  /// The worker's clock of the table: how often clock() succeeded, counted from where it began.
   std::uint64_t clock_of(const Table& table) const;
+
+  // Checkpoints (docs/ps.md). On BSP and SSP tables the mark is clock() itself, when it comes to
+  // the clock of the call; on ASP tables it is mark().
+  /// Known from the replies that came so far; what it tells is over once clock() is past it.
+  CheckpointCall checkpoint_called(const Table& table) const;
+  /// What this client has pushed is in the checkpoint, what it pushes from now on is not: where a
+  /// worker stands between two steps. Pushes of other threads that are under way are in; later ones
+  /// wait until it returns, a round trip. kFailedPrecondition: the checkpoint is over, with why;
+  /// train on. After kDeadlineExceeded it may be marked again, as long as nothing was pushed.
+  Status mark(std::uint64_t checkpoint, Duration timeout);
 
   /// From now on (BSP: from this worker's clock on) the table's optimizer uses this rate, on every
   /// shard. One worker says it, not all.

@@ -223,6 +223,49 @@ Status Engine::wait_quiet(const std::vector<std::uint32_t>& tables, TimePoint de
   return {};
 }
 
+void Engine::hold_pushes() {
+  const Lock lock(mutex_);
+  held_from_ = last_request_ + 1;
+}
+
+void Engine::release_pushes() {
+  const Lock lock(mutex_);
+  held_from_.reset();
+  kick();
+}
+
+Status Engine::wait_pushes(TimePoint deadline) {
+  Lock lock(mutex_);
+  const auto done = [&] {
+    if (!open_sequences_.empty()) return false;
+    return std::none_of(ops_.begin(), ops_.lower_bound(*held_from_), [](const auto& entry) {
+      const Kind kind = entry.second.header.kind;
+      return kind == Kind::kPush || kind == Kind::kTune;
+    });
+  };
+  if (!drive(lock, done, deadline))
+    return fail(Errc::kDeadlineExceeded, "this client's own pushes were not answered in time");
+  return {};
+}
+
+std::uint64_t Engine::last_sequence() const {
+  const Lock lock(mutex_);
+  return last_sequence_;
+}
+
+CheckpointCall Engine::called(std::uint32_t table) const {
+  const Lock lock(mutex_);
+  if (called_ <= marked_) return {};
+  const auto cut = cuts_.find(table);
+  if (cut == cuts_.end() || cut->second.checkpoint != called_) return {called_, 0};
+  return cut->second;
+}
+
+void Engine::set_marked(std::uint64_t checkpoint) {
+  const Lock lock(mutex_);
+  marked_ = std::max(marked_, checkpoint);
+}
+
 void Engine::abandon(const std::shared_ptr<Call>& call) {
   const Lock lock(mutex_);
   if (!call->done()) fail_call(*call, Error{Errc::kCancelled, call->what() + ": given up"});
@@ -306,12 +349,13 @@ void Engine::send_queued(TimePoint start) {
   std::size_t open = links_.size();
   std::optional<std::uint64_t> left;
   auto it = ops_.lower_bound(first_queued_);
-  for (; it != ops_.end() && open > 0; ++it) {
+  for (; it != ops_.end() && (open > 0 || held_from_); ++it) {
     Op& op = it->second;
     if (op.sent) continue;
     if (op.next_send <= start) {
       char& shard_blocked = blocked_[op.shard.value];
-      op.held = shard_blocked != 0 || !admit(op);
+      const bool mark = op.header.kind == Kind::kMark;  // what is held waits for it
+      op.held = (shard_blocked != 0 && !mark) || !admit(op);
       if (!op.held) {
         send(op, start);
       } else if (shard_blocked == 0) {
@@ -330,6 +374,7 @@ bool Engine::admit(Op& op) {
   if (link.bytes != 0 && link.bytes + op.bytes > link.credit) return false;
   const bool numbered = op.header.kind == Kind::kPush || op.header.kind == Kind::kTune;
   if (!numbered || op.header.sequence != 0) return true;
+  if (held_from_ && op.header.request >= *held_from_) return false;
   const std::uint64_t next = last_sequence_ + 1;
   if (!open_sequences_.empty() && next - open_sequences_.begin()->first >= kSequencesOpenMax)
     return false;
@@ -387,6 +432,7 @@ void Engine::handle(Lock& lock, transport::Incoming incoming) {
       links_[it->second.shard.value].peer != incoming.peer) {
     return;  // a second answer, or one to what was given up
   }
+  if (reply->error == 0) note_call(it->second.header, *reply);
   if (reply->error != 0) {
     refuse(lock, it, *reply);
   } else if (Status ok = accept(it->second, *reply, incoming.message); !ok) {
@@ -394,6 +440,18 @@ void Engine::handle(Lock& lock, transport::Incoming incoming) {
   } else {
     finish(it);
   }
+}
+
+void Engine::note_call(const RequestHeader& request, const ReplyHeader& reply) {
+  // Of a restored table all clocks begin where it was cut.
+  if (request.kind == Kind::kCreateTable && reply.clock != ~std::uint64_t{0}) {
+    std::uint64_t& clock = clocks_[request.table];
+    clock = std::max(clock, reply.clock);
+  }
+  if (reply.checkpoint == 0) return;
+  called_ = std::max(called_, reply.checkpoint);
+  if (request.kind != Kind::kMark && reply.checkpoint >= cuts_[request.table].checkpoint)
+    cuts_[request.table] = {reply.checkpoint, reply.cut_clock};
 }
 
 Status Engine::accept_pull(const Op& op, const ReplyHeader& reply,

@@ -95,6 +95,18 @@ class Engine {
   /// Drops its ops; replies still to come are ignored.
   void abandon(const std::shared_ptr<Call>& call);
 
+  // A mark (docs/ps.md): pushes and changes of rates that are begun from now on wait until
+  // release_pushes(); one that is under way is finished.
+  void hold_pushes();
+  void release_pushes();
+  /// Until those under way are done. kDeadlineExceeded.
+  Status wait_pushes(TimePoint deadline);
+  /// The last number that was given to a push.
+  std::uint64_t last_sequence() const;
+  CheckpointCall called(std::uint32_t table) const;
+  /// What called() told of is done with.
+  void set_marked(std::uint64_t checkpoint);
+
   Status set_view(PsView view);
   /// Of pushes and pulls from now on.
   void set_codecs(const TableSchema& schema, CodecSpec push, CodecSpec pull);
@@ -134,6 +146,7 @@ class Engine {
   void encode(const Codecs& codecs, const TableSchema& schema, Segment& segment);
   static Status accept_pull(const Op& op, const ReplyHeader& reply,
                             const transport::Message& message);
+  void note_call(const RequestHeader& request, const ReplyHeader& reply);
   void kick();
   bool drive(Lock& lock, const std::function<bool()>& done, TimePoint deadline);
   void pump(TimePoint start);
@@ -175,6 +188,10 @@ class Engine {
   std::uint64_t first_queued_ = 0;    ///< all ops below it were sent
   std::uint64_t last_request_ = 0;
   std::uint64_t last_sequence_ = 0;
+  std::optional<std::uint64_t> held_from_;  ///< pushes of requests from here on wait
+  std::uint64_t called_ = 0;                ///< the last checkpoint that a shard told of
+  std::uint64_t marked_ = 0;
+  std::unordered_map<std::uint32_t, CheckpointCall> cuts_;  ///< by table
   /// sequence -> ops that carry it
   RequestMap<std::uint64_t, std::uint32_t> open_sequences_{
       RequestAllocator<std::pair<const std::uint64_t, std::uint32_t>>(memory_)};

@@ -147,6 +147,109 @@ TEST_F(CheckpointFiles, AClockIsWrittenWhileTrainingGoesOnAndRestoredOnAnotherNu
   }
 }
 
+TEST_F(CheckpointFiles, ARestoredTableGoesOnFromTheClockThatWasCut) {
+  Manifest manifest;
+  std::vector<std::uint64_t> keys(100);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  const std::vector<float> ones(keys.size() * 2, 1.0f);
+  {
+    Cluster cluster("loop", 2, 1);
+    const auto client = cluster.client(kWorker);
+    const Table table = client->open_table(summing(Consistency::kBsp, 2), kLong).value();
+    EXPECT_EQ(client->checkpoint_called(table).checkpoint, 0u);
+    ASSERT_TRUE(begin(cluster, {7, {{3, 2}}, kLong}));
+    ASSERT_TRUE(client->push(table, keys, ones, kLong));
+    const CheckpointCall call = client->checkpoint_called(table);
+    EXPECT_EQ(call.checkpoint, 7u);
+    EXPECT_EQ(call.clock, 2u);
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_TRUE(client->push(table, keys, ones, kLong));
+      ASSERT_TRUE(client->clock(table, kLong));
+    }
+    manifest = commit(2);
+  }
+  Cluster cluster("loop", 3, 1);
+  for (std::size_t i = 0; i < cluster.loops.size(); ++i) {
+    cluster.with_shard(i, [&](ShardLoop& loop) {
+      const Status ok = restore_shard(loop.core(), folder, manifest, false, cluster.clock->now());
+      ASSERT_TRUE(ok) << ok.error().to_string();
+    });
+  }
+  const auto client = cluster.client(kWorker);
+  const Table table = client->open_table(summing(Consistency::kBsp, 2), kLong).value();
+  EXPECT_EQ(client->clock_of(table), 2u);
+  std::vector<float> rows(keys.size() * 2);
+  ASSERT_TRUE(client->pull(table, keys, rows, kLong));
+  EXPECT_EQ(rows, std::vector<float>(rows.size(), 3.0f));  // two pushes of clock 0, one of 1
+  ASSERT_TRUE(client->push(table, keys, ones, kLong));
+  ASSERT_TRUE(client->clock(table, kLong));
+  ASSERT_TRUE(client->pull(table, keys, rows, kLong));
+  EXPECT_EQ(rows, std::vector<float>(rows.size(), 4.0f));
+  // Another schema under its name is still another table.
+  TableSchema other = summing(Consistency::kBsp, 3);
+  EXPECT_EQ(client->open_table(other, kLong).error().code, Errc::kAlreadyExists);
+}
+
+TEST_F(CheckpointFiles, WhatEachWorkerPushedBeforeItsMarkIsInWhateverTheNetworkDoes) {
+  constexpr int kClients = 3;
+  constexpr std::uint64_t kKeys = 500;
+  Cluster cluster("loop", 2, kClients);
+  std::atomic<bool> stop = false;
+  std::atomic<int> marked = 0;
+  std::vector<std::vector<float>> before(kClients, std::vector<float>(kKeys));
+  std::vector<std::thread> threads;
+  for (int w = 0; w < kClients; ++w) {
+    threads.emplace_back([&, w] {
+      ClientOptions options = cluster.options(WorkerId{static_cast<std::uint64_t>(w) + 1});
+      options.retry_first = milliseconds(20);
+      options.transport = std::make_shared<FaultyTransport>(
+          cluster.transport,
+          FaultyTransport::Faults{.lose = 5, .repeat = 5, .reorder = 10, .seed = 40ull + w});
+      const auto client = Client::connect(cluster.view, options).value();
+      const Table table = client->open_table(summing(Consistency::kAsp, 1), kLong).value();
+      SplitMix64 rng(static_cast<std::uint64_t>(w) + 1);
+      std::vector<float> sums(kKeys);
+      bool open = true;
+      while (!stop) {
+        std::vector<std::uint64_t> keys;
+        std::vector<PendingCall> pushes;
+        for (std::uint64_t key = rng.below(30); key < kKeys; key += 1 + rng.below(60))
+          keys.push_back(key);
+        const std::vector<float> ones(keys.size(), 1.0f);
+        for (int i = 0; i < 3; ++i)
+          pushes.push_back(client->push_async(table, keys, ones, kLong).value());
+        for (const std::uint64_t key : keys) sums[key] += 3;
+        // With pushes under way: they are before the mark.
+        const CheckpointCall call = client->checkpoint_called(table);
+        if (open && call.checkpoint == 7) {
+          before[static_cast<std::size_t>(w)] = sums;
+          const Status ok = client->mark(7, kLong);
+          ASSERT_TRUE(ok) << ok.error().to_string();
+          open = false;
+          ++marked;
+        }
+        for (PendingCall& push : pushes) ASSERT_TRUE(push.wait());
+      }
+    });
+  }
+  // Every shard knows the table before it is called.
+  const auto opener = cluster.client();
+  ASSERT_TRUE(opener->open_table(summing(Consistency::kAsp, 1), kLong));
+  ASSERT_TRUE(begin(cluster, {7, {}, kLong}));
+  const std::vector<PartInfo> written = wait(2);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(marked, kClients);
+  const auto merged = merge_parts("job", Epoch{1, 1}, written, {});
+  ASSERT_TRUE(merged) << merged.error().to_string();
+  const auto cores = restored(folder, *merged, 3);
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    float want = 0;
+    for (const std::vector<float>& sums : before) want += sums[key];
+    ASSERT_EQ(row_of(cores, key, 1), want) << "key " << key;
+  }
+}
+
 TEST_F(CheckpointFiles, EveryPlaceThatIsHurtIsFoundAndNamed) {
   Cluster cluster("loop", 1, 1);
   const auto client = cluster.client(kWorker);
