@@ -11,6 +11,7 @@
 #include <caf/scoped_actor.hpp>
 #include <cstring>
 #include <ctime>
+#include <future>
 #include <map>
 #include <set>
 
@@ -472,6 +473,39 @@ TEST(ShardActor, ServesTakesItsMailIdlesAndStops) {
   shard.stop();
   caf::scoped_actor self(system);
   self->wait_for(shard.actor());
+}
+
+TEST(ShardActor, WritesACheckpointBetweenItsTurns) {
+  char name[] = "/tmp/dlrun-cut-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  caf::actor_system_config config;
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", 1);
+  caf::actor_system system(config);
+  const auto transport = std::make_shared<transport::ZmqTransport>();
+  auto channel = transport->listen({.bind = {"tcp://127.0.0.1:*"}}).value();
+  ShardHandle shard = spawn_shard(
+      system, std::make_shared<ShardLoop>(ShardCore({}, SlotMap::even(1, {1, 1})),
+                                          std::move(channel), std::make_shared<SystemClock>()));
+  std::promise<std::vector<TableProgress>> told;
+  shard.ask_progress([&](std::vector<TableProgress> p) { told.set_value(std::move(p)); });
+  EXPECT_TRUE(told.get_future().get().empty());
+  std::promise<Status> begun;
+  std::promise<Result<PartInfo>> done;
+  shard.begin_cut(
+      {5, {}, seconds(60)}, {.folder = name},
+      [&](Status status) { begun.set_value(std::move(status)); },
+      [&](Result<PartInfo> part) { done.set_value(std::move(part)); });
+  EXPECT_TRUE(begun.get_future().get());
+  const Result<PartInfo> part = done.get_future().get();
+  ASSERT_TRUE(part) << part.error().to_string();
+  EXPECT_EQ(part->checkpoint, 5u);
+  EXPECT_EQ(part->blocks, 1u) << "the end's";
+  shard.cancel_cut(5, "over");
+  shard.stop();
+  caf::scoped_actor self(system);
+  self->wait_for(shard.actor());
+  std::filesystem::remove_all(name);
 }
 
 #endif  // DLRUN_LOOPBACK_ONLY
