@@ -6,9 +6,12 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "ps/client/client.h"
 #include "ps/shard/shard_loop.h"
@@ -32,7 +35,10 @@ class ShardThread {
     loop_ = std::make_unique<ps::ShardLoop>(ps::ShardCore({.workers = 1}, view_.map),
                                             std::move(*channel), std::make_shared<SystemClock>());
     thread_ = std::thread([this] {
-      while (!stop_) (void)loop_->step(Duration{-1});
+      while (!stop_) {
+        (void)loop_->step(Duration{-1});
+        run_errand();
+      }
     });
   }
   ~ShardThread() {
@@ -43,14 +49,33 @@ class ShardThread {
   ShardThread(const ShardThread&) = delete;
   ShardThread& operator=(const ShardThread&) = delete;
 
-  std::unique_ptr<ps::Client> client() const {
-    return ps::Client::connect(view_, {.transport = transport_}).value();
+  std::unique_ptr<ps::Client> client(ps::WorkerId worker = ps::kNoWorker) const {
+    return ps::Client::connect(view_, {.worker = worker, .transport = transport_}).value();
+  }
+  /// Runs on the shard's thread, between two turns; soon, not before it returns.
+  void post(std::function<void(ps::ShardLoop&)> errand) {
+    {
+      const std::lock_guard lock(mutex_);
+      errand_ = std::move(errand);
+    }
+    loop_->wake();
   }
 
  private:
+  void run_errand() {
+    std::function<void(ps::ShardLoop&)> errand;
+    {
+      const std::lock_guard lock(mutex_);
+      errand = std::exchange(errand_, nullptr);
+    }
+    if (errand) errand(*loop_);
+  }
+
   std::shared_ptr<transport::Transport> transport_;
   ps::PsView view_;
   std::unique_ptr<ps::ShardLoop> loop_;
+  std::mutex mutex_;
+  std::function<void(ps::ShardLoop&)> errand_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

@@ -7,9 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "ps/core/checkpoint_block.h"
 #include "runtime/wire/control_codec.h"
 #include "runtime/wire/event_codec.h"
 #include "runtime/wire/link_codec.h"
+#include "runtime/wire/ps_checkpoint_codec.h"
 #include "runtime/wire/ps_codec.h"
 
 namespace {
@@ -30,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   const auto span = std::as_bytes(std::span(data + 1, size - 1));
-  switch (data[0] % 7) {
+  switch (data[0] < 254 ? data[0] % 7 : data[0] - 254 + 7) {
     case 0:
       round_trip(text, [](std::string_view b) { return decode_to_agent(b); });
       break;
@@ -49,8 +51,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 5:
       round_trip(span, [](std::span<const std::byte> b) { return decode_ps_request(b); });
       break;
-    default:
+    case 6:
       round_trip(span, [](std::span<const std::byte> b) { return decode_ps_reply(b); });
+      break;
+    case 7:
+      round_trip(text, [](std::string_view b) { return decode_part_info(b); });
+      break;
+    default:
+      if (const auto header = dlrun::ps::decode_block_header(text)) {
+        std::string again;
+        dlrun::ps::encode(*header, again);
+        if (again != text) std::abort();
+      }
       break;
   }
   return 0;
