@@ -204,12 +204,13 @@ void BlockBuilder::room(std::uint32_t slot) {
 
 void BlockBuilder::row(std::uint32_t slot, const RowRecord& row) {
   room(slot);
-  std::string& out = open_->raw;
-  put(out, row.key);
-  put(out, row.version);
-  put(out, row.last_use_s);
-  put(out, row.frequency);
-  out.append(row.data, open_->header.record_bytes - kRowHeadBytes);
+  char head[kRowHeadBytes];
+  std::memcpy(head, &row.key, 8);
+  std::memcpy(head + 8, &row.version, 8);
+  std::memcpy(head + 16, &row.last_use_s, 4);
+  std::memcpy(head + 20, &row.frequency, 4);
+  open_->raw.append(head, sizeof head);
+  open_->raw.append(row.data, open_->header.record_bytes - kRowHeadBytes);
 }
 
 void BlockBuilder::sighting(const SightingRecord& s) {

@@ -166,7 +166,7 @@ void TableState::step_wave(std::uint32_t n, const RowId* rows, const float* cons
 
 void TableState::apply(std::span<const std::uint64_t> keys, const float* grads,
                        std::uint64_t version, std::uint32_t now_s, Side side) {
-  if (fork_ != nullptr) fork_batch(keys, grads, version, now_s, side);
+  if (fork_ != nullptr) fork_begin(side);
   const std::size_t n = keys.size();
   SlotIndex& index = rows_.index();
   std::uint64_t hashes[3][kWave];
@@ -204,6 +204,7 @@ void TableState::apply(std::span<const std::uint64_t> keys, const float* grads,
       const std::uint64_t hash = hashes[wave % 3][i];
       RowId row = found[wave % 2][i];
       if (row != kNoRow && rows_.header(row).key != key) row = rows_.find(key, hash);
+      if (fork_ != nullptr) fork_key(key, hash, row, grads + (wave * kWave + i) * schema_.dim);
       if (row == kNoRow) {
         if (!admits(key, hash, version)) {
           ++stats_.not_admitted;
@@ -226,6 +227,7 @@ void TableState::apply(std::span<const std::uint64_t> keys, const float* grads,
     }
     step_wave(m, rows, g);
   }
+  if (fork_ != nullptr) fork_end(version, now_s);
   if (schema_.eviction != Eviction::kNone) evict(n, now_s);
 }
 

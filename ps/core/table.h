@@ -185,8 +185,10 @@ class TableState {
   bool counts_sightings() const noexcept {
     return schema_.admission == Admission::kSightings && schema_.admission_n > 1;
   }
-  void fork_batch(std::span<const std::uint64_t> keys, const float* grads, std::uint64_t version,
-                  std::uint32_t now_s, Side side);
+  // Of an apply(): at its begin, for each key before anything changes, and before evict().
+  void fork_begin(Side side);
+  void fork_key(std::uint64_t key, std::uint64_t hash, RowId row, const float* grad);
+  void fork_end(std::uint64_t version, std::uint32_t now_s);
   bool absence_is_forked(std::uint64_t key, std::uint64_t hash) const;
   std::uint32_t fork_of_birth(std::uint64_t key, std::uint64_t hash) const;
   void fork_eviction(RowId row);

@@ -78,6 +78,7 @@ void TableState::set_rate(float rate, Side side) noexcept {
 }
 
 bool TableState::absence_is_forked(std::uint64_t key, std::uint64_t hash) const {
+  if (fork_->aside.rows_.rows() == 0) return fork_->sightings.test(slot_of_hash(hash));
   return fork_->sightings.test(slot_of_hash(hash)) || fork_->aside.rows_.find(key, hash) != kNoRow;
 }
 
@@ -105,30 +106,33 @@ void TableState::copy_sightings_aside(std::uint32_t slot) {
   });
 }
 
-void TableState::fork_batch(std::span<const std::uint64_t> keys, const float* grads,
-                            std::uint64_t version, std::uint32_t now_s, Side side) {
+void TableState::fork_begin(Side side) {
+  fork_->side = fork_->settled ? Side::kAfter : side;
+  fork_->keys.clear();
+  fork_->grads.clear();
+}
+
+void TableState::fork_key(std::uint64_t key, std::uint64_t hash, RowId row, const float* grad) {
   Fork& f = *fork_;
-  f.side = f.settled ? Side::kAfter : side;
-  f.keys.clear();
-  f.grads.clear();
-  const std::size_t dim = schema_.dim;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::uint64_t hash = rows_.hash(keys[i]);
-    const std::uint32_t slot = slot_of_hash(hash);
-    if (f.written.test(slot)) continue;
-    const RowId row = rows_.find(keys[i], hash);
-    if (f.side == Side::kAfter) {
-      if (row == kNoRow) {
-        if (counts_sightings()) copy_sightings_aside(slot);
-      } else if (rows_.header(row).fork != f.number) {
-        copy_aside(row, hash);
-      }
-    } else if (row == kNoRow ? absence_is_forked(keys[i], hash)
-                             : rows_.header(row).fork == f.number) {
-      f.keys.push_back(keys[i]);
-      f.grads.insert(f.grads.end(), grads + i * dim, grads + (i + 1) * dim);
+  const std::uint32_t slot = slot_of_hash(hash);
+  if (f.written.test(slot)) return;
+  if (f.side == Side::kAfter) {
+    if (row == kNoRow) {
+      if (counts_sightings()) copy_sightings_aside(slot);
+    } else if (rows_.header(row).fork != f.number) {
+      copy_aside(row, hash);
     }
+    return;
   }
+  const bool forked =
+      row == kNoRow ? absence_is_forked(key, hash) : rows_.header(row).fork == f.number;
+  if (!forked) return;
+  f.keys.push_back(key);
+  f.grads.insert(f.grads.end(), grad, grad + schema_.dim);
+}
+
+void TableState::fork_end(std::uint64_t version, std::uint32_t now_s) {
+  Fork& f = *fork_;
   if (!f.keys.empty()) f.aside.apply(f.keys, f.grads.data(), version, now_s);
 }
 
@@ -156,7 +160,7 @@ std::uint64_t TableState::write_slot(std::uint32_t slot, BlockBuilder& rows,
   ids.reserve(rows_.rows_of_slot(slot));
   rows_.index().for_each(slot, [&](RowId row) {
     ids.push_back(row);
-    __builtin_prefetch(&rows_.header(row));
+    rows_.prefetch(row);
   });
   for (const RowId row : ids) {
     const RowHeader& header = rows_.header(row);

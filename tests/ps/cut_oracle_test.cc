@@ -3,6 +3,7 @@
 // exactly the pushes before each worker's mark.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 

@@ -56,7 +56,7 @@ const Policy kPolicies[] = {
      })},
     {"lru", with([](TableSchema& s) {
        s.eviction = Eviction::kLru;
-       s.budget_bytes = 4000;
+       s.budget_bytes = 20'000;  // some 250 rows of 300 keys
      })},
 };
 
