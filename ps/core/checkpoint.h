@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "ps/core/msg.h"
@@ -35,6 +36,7 @@ struct TableProgress {
   std::uint32_t table = 0;
   std::uint64_t lowest = 0;
   std::uint64_t fastest = 0;
+  friend bool operator==(const TableProgress&, const TableProgress&) = default;
 };
 
 /// Of a client, on a shard: its pushes up to `sequence` are in.
@@ -97,6 +99,42 @@ struct Manifest {
   std::vector<Attachment> attachments;
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
+
+// ---- what who calls a checkpoint and a shard say to each other, by way of the shard's agent
+struct CutAsk {  ///< how far are your workers? -> CutAnswer
+  friend bool operator==(const CutAsk&, const CutAsk&) = default;
+};
+struct CutBegin {  ///< -> CutBegun; then, once, CutPart
+  CutPlan plan;
+  std::string folder;  ///< absolute, there, the same on every node
+  std::uint8_t zstd_level = 0;
+  friend bool operator==(const CutBegin&, const CutBegin&) = default;
+};
+struct CutCancel {
+  std::uint64_t checkpoint = 0;
+  std::string why;
+  friend bool operator==(const CutCancel&, const CutCancel&) = default;
+};
+using CutOrder = std::variant<CutAsk, CutBegin, CutCancel>;
+
+struct CutAnswer {
+  std::vector<TableProgress> progress;
+  friend bool operator==(const CutAnswer&, const CutAnswer&) = default;
+};
+struct CutBegun {
+  std::uint64_t checkpoint = 0;
+  Errc error{};  ///< {}: begun
+  std::string context;
+  friend bool operator==(const CutBegun&, const CutBegun&) = default;
+};
+struct CutPart {
+  std::uint64_t checkpoint = 0;
+  Errc error{};  ///< {}: written
+  std::string context;
+  PartInfo part;
+  friend bool operator==(const CutPart&, const CutPart&) = default;
+};
+using CutReport = std::variant<CutAnswer, CutBegun, CutPart>;
 
 /// Whether these are one cut. kFailedPrecondition, with the two shards and what they disagree on:
 /// it is none, call it again. kInvalidArgument: parts or attachments that can never make one.

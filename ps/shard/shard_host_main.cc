@@ -19,6 +19,7 @@
 #include "ps/shard/shard_actor.h"
 #include "runtime/task/task_client.h"
 #include "runtime/transport/zmq_transport.h"
+#include "runtime/wire/ps_checkpoint_codec.h"
 
 namespace dlrun::ps {
 namespace {
@@ -47,6 +48,9 @@ class Mail {
       } else {
         early_.push_back(worker_id(left->worker));
       }
+    } else if (const auto* order = std::get_if<task::PsOrder>(&message)) {
+      const std::lock_guard lock(mutex_);
+      if (shard_) obey(*order);  // else: not ready yet, so nobody has asked this shard
     } else if (std::holds_alternative<task::StopNow>(message)) {
       ring();
     }
@@ -58,9 +62,11 @@ class Mail {
     }
     ring();
   }
-  void attach(const ShardHandle& shard) {
+  /// `agent` outlives the shard.
+  void attach(const ShardHandle& shard, task::TaskClient* agent) {
     const std::lock_guard lock(mutex_);
     shard_ = shard;
+    agent_ = agent;
     for (const WorkerId worker : early_) shard_->worker_left(worker);
     early_.clear();
   }
@@ -71,6 +77,37 @@ class Mail {
   int fd() const noexcept { return fd_; }  ///< readable: stop
 
  private:
+  void obey(const task::PsOrder& order) {
+    const auto decoded = wire::decode_cut_order(order.order);
+    if (!decoded) {
+      complain(0, decoded.error().context);  // of a newer coordinator: it gets no answer
+      return;
+    }
+    // On the shard's thread. What cannot be queued is lost: who asked has a deadline.
+    const auto report = [agent = agent_](const CutReport& said) {
+      (void)agent->send(task::PsReport{wire::encode(said)});
+    };
+    if (std::holds_alternative<CutAsk>(*decoded)) {
+      shard_->ask_progress([report](std::vector<TableProgress> progress) {
+        report(CutAnswer{std::move(progress)});
+      });
+    } else if (const auto* cancel = std::get_if<CutCancel>(&*decoded)) {
+      shard_->cancel_cut(cancel->checkpoint, cancel->why);
+    } else {
+      const auto& begin = std::get<CutBegin>(*decoded);
+      const std::uint64_t id = begin.plan.id;
+      shard_->begin_cut(
+          begin.plan, {.folder = begin.folder, .zstd_level = begin.zstd_level},
+          [report, id](const Status& begun) {
+            report(begun ? CutBegun{.checkpoint = id}
+                         : CutBegun{id, begun.error().code, begun.error().context});
+          },
+          [report, id](Result<PartInfo> part) {
+            report(part ? CutPart{.checkpoint = id, .part = std::move(*part)}
+                        : CutPart{id, part.error().code, part.error().context, {}});
+          });
+    }
+  }
   void ring() const {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto n = ::write(fd_, &one, sizeof one);
@@ -78,6 +115,7 @@ class Mail {
   const int fd_;
   mutable std::mutex mutex_;
   std::optional<ShardHandle> shard_;
+  task::TaskClient* agent_ = nullptr;
   std::vector<WorkerId> early_;
   std::optional<Error> lost_;
 };
@@ -184,7 +222,7 @@ int shard_host_main(int argc, char**) {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto n = ::write(ended, &one, sizeof one);
   });
-  mail.attach(shard);
+  mail.attach(shard, agent->get());
 
   int code = 0;
   const Status told = (*agent)->send(

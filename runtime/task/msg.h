@@ -66,8 +66,12 @@ struct FeederLease {
 struct FeederGone {
   TaskId consumer;
 };  ///< after DropConsumer: all that it did has been said
+/// Shard host -> whoever calls a checkpoint; the agent does not look into it.
+struct PsReport {
+  std::string report;  ///< wire::encode(ps::CutReport)
+};
 using ToServer = std::variant<Hello, Ready, ReportProgress, EnterBarrier, OpenInput, FeederFiles,
-                              FeederLease, FeederGone>;
+                              FeederLease, FeederGone, PsReport>;
 
 // ---- agent -> process
 struct Welcome {
@@ -116,7 +120,11 @@ struct FeederReply {
 };
 /// end in good order: a TERM follows after the grace
 struct StopNow {};
+/// Whoever calls a checkpoint -> shard host.
+struct PsOrder {
+  std::string order;  ///< wire::encode(ps::CutOrder)
+};
 using ToClient = std::variant<Welcome, Refused, BarrierPassed, InputAt, WorkerLeft, AdmitConsumer,
-                              DropConsumer, FeederReply, StopNow>;
+                              DropConsumer, FeederReply, StopNow, PsOrder>;
 
 }  // namespace dlrun::task

@@ -48,6 +48,51 @@ struct Attachment {
   crc @3 :UInt32;
 }
 
+struct TableClock {
+  table @0 :UInt32;
+  clock @1 :UInt64;
+}
+
+struct Progress {
+  table @0 :UInt32;
+  lowest @1 :UInt64;
+  fastest @2 :UInt64;
+}
+
+struct Order {  # who calls a checkpoint -> a shard
+  union {
+    ask @0 :Void;
+    begin :group {
+      checkpoint @1 :UInt64;
+      clocks @2 :List(TableClock);
+      marksWithinNs @3 :Int64;
+      folder @4 :Text;
+      zstdLevel @5 :UInt8;
+    }
+    cancel :group {
+      checkpoint @6 :UInt64;
+      why @7 :Text;
+    }
+  }
+}
+
+struct Report {  # a shard -> who calls a checkpoint
+  union {
+    answer @0 :List(Progress);
+    begun :group {
+      checkpoint @1 :UInt64;
+      error @2 :UInt32;
+      context @3 :Text;
+    }
+    part :group {
+      checkpoint @4 :UInt64;
+      error @5 :UInt32;
+      context @6 :Text;
+      part @7 :Part;
+    }
+  }
+}
+
 struct Manifest {
   checkpoint @0 :UInt64;
   job @1 :Text;

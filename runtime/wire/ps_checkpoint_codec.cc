@@ -1,8 +1,10 @@
 #include "runtime/wire/ps_checkpoint_codec.h"
 
 #include <cstring>
+#include <variant>
 
 #include "runtime/base/crc32c.h"
+#include "runtime/base/overload.h"
 #include "runtime/wire/bytes.h"
 #include "runtime/wire/ps_checkpoint.capnp.h"
 #include "runtime/wire/ps_table_codec.h"
@@ -94,6 +96,56 @@ Result<ps::Manifest> manifest_of(pb::Manifest::Reader r) {
   return manifest;
 }
 
+/// A code of a newer peer reads as kInternal; its context stays.
+Errc errc_of(std::uint32_t code) {
+  if (code == 0) return Errc{};
+  return code <= static_cast<std::uint32_t>(Errc::kInternal) ? static_cast<Errc>(code)
+                                                             : Errc::kInternal;
+}
+
+Result<ps::CutOrder> order_of(pb::Order::Reader r) {
+  switch (r.which()) {
+    case pb::Order::ASK:
+      return ps::CutAsk{};
+    case pb::Order::BEGIN: {
+      const auto m = r.getBegin();
+      ps::CutBegin begin;
+      begin.plan.id = m.getCheckpoint();
+      for (const auto clock : m.getClocks())
+        begin.plan.clocks.push_back({clock.getTable(), clock.getClock()});
+      begin.plan.marks_within = Duration{m.getMarksWithinNs()};
+      begin.folder = to_string(m.getFolder());
+      begin.zstd_level = m.getZstdLevel();
+      return begin;
+    }
+    case pb::Order::CANCEL:
+      return ps::CutCancel{r.getCancel().getCheckpoint(), to_string(r.getCancel().getWhy())};
+  }
+  return fail(Errc::kUnsupported, "an order about a checkpoint that this version does not know");
+}
+
+Result<ps::CutReport> report_of(pb::Report::Reader r) {
+  switch (r.which()) {
+    case pb::Report::ANSWER: {
+      ps::CutAnswer answer;
+      for (const auto p : r.getAnswer())
+        answer.progress.push_back({p.getTable(), p.getLowest(), p.getFastest()});
+      return answer;
+    }
+    case pb::Report::BEGUN: {
+      const auto m = r.getBegun();
+      return ps::CutBegun{m.getCheckpoint(), errc_of(m.getError()), to_string(m.getContext())};
+    }
+    case pb::Report::PART: {
+      const auto m = r.getPart();
+      DLRUN_ASSIGN(ps::PartInfo part, part_of(m.getPart()));
+      return ps::CutPart{m.getCheckpoint(), errc_of(m.getError()), to_string(m.getContext()),
+                         std::move(part)};
+    }
+  }
+  return fail(Errc::kUnsupported, "a report of a checkpoint that this version does not know");
+}
+
 void put_number(std::string& out, std::uint32_t value) {
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
@@ -107,6 +159,73 @@ std::uint32_t number_at(std::string_view bytes, std::size_t at) {
 }
 
 }  // namespace
+
+std::string encode(const ps::CutOrder& order) {
+  capnp::MallocMessageBuilder message;
+  auto root = message.initRoot<pb::Order>();
+  std::visit(Overload{
+                 [&](const ps::CutAsk&) { root.setAsk(); },
+                 [&](const ps::CutBegin& m) {
+                   auto to = root.initBegin();
+                   to.setCheckpoint(m.plan.id);
+                   auto clocks = to.initClocks(static_cast<unsigned>(m.plan.clocks.size()));
+                   for (unsigned i = 0; i < clocks.size(); ++i) {
+                     clocks[i].setTable(m.plan.clocks[i].table);
+                     clocks[i].setClock(m.plan.clocks[i].clock);
+                   }
+                   to.setMarksWithinNs(m.plan.marks_within.count());
+                   to.setFolder(text(m.folder));
+                   to.setZstdLevel(m.zstd_level);
+                 },
+                 [&](const ps::CutCancel& m) {
+                   auto to = root.initCancel();
+                   to.setCheckpoint(m.checkpoint);
+                   to.setWhy(text(m.why));
+                 },
+             },
+             order);
+  return to_bytes(message);
+}
+
+Result<ps::CutOrder> decode_cut_order(std::string_view bytes) {
+  return from_bytes<pb::Order>(bytes, "order about a checkpoint",
+                               [](pb::Order::Reader r) { return order_of(r); });
+}
+
+std::string encode(const ps::CutReport& report) {
+  capnp::MallocMessageBuilder message;
+  auto root = message.initRoot<pb::Report>();
+  std::visit(Overload{
+                 [&](const ps::CutAnswer& m) {
+                   auto to = root.initAnswer(static_cast<unsigned>(m.progress.size()));
+                   for (unsigned i = 0; i < to.size(); ++i) {
+                     to[i].setTable(m.progress[i].table);
+                     to[i].setLowest(m.progress[i].lowest);
+                     to[i].setFastest(m.progress[i].fastest);
+                   }
+                 },
+                 [&](const ps::CutBegun& m) {
+                   auto to = root.initBegun();
+                   to.setCheckpoint(m.checkpoint);
+                   to.setError(static_cast<std::uint32_t>(m.error));
+                   to.setContext(text(m.context));
+                 },
+                 [&](const ps::CutPart& m) {
+                   auto to = root.initPart();
+                   to.setCheckpoint(m.checkpoint);
+                   to.setError(static_cast<std::uint32_t>(m.error));
+                   to.setContext(text(m.context));
+                   put(m.part, to.initPart());
+                 },
+             },
+             report);
+  return to_bytes(message);
+}
+
+Result<ps::CutReport> decode_cut_report(std::string_view bytes) {
+  return from_bytes<pb::Report>(bytes, "report of a checkpoint",
+                                [](pb::Report::Reader r) { return report_of(r); });
+}
 
 std::string encode(const ps::PartInfo& part) {
   capnp::MallocMessageBuilder message;

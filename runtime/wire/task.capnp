@@ -54,6 +54,9 @@ struct TaskToServer {
     feederGone :group {
       consumer @27 :Common.TaskId;
     }
+    psReport :group {
+      report @28 :Data;  # Report of ps_checkpoint.capnp
+    }
   }
 }
 
@@ -102,5 +105,8 @@ struct TaskToClient {
       answer @25 :Common.LeaseAnswer;
     }
     stopNow @26 :Void;
+    psOrder :group {
+      order @27 :Data;  # Order of ps_checkpoint.capnp
+    }
   }
 }

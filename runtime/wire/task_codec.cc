@@ -63,6 +63,8 @@ Result<task::ToServer> get_server(Server::Reader r) {
       DLRUN_ASSIGN(to.consumer, get(r.getFeederGone().getConsumer()));
       return to;
     }
+    case Server::PS_REPORT:
+      return task::PsReport{to_string(r.getPsReport().getReport())};
     case Server::OBSOLETE22:
       break;
   }
@@ -132,6 +134,8 @@ Result<task::ToClient> get_client(Client::Reader r) {
     }
     case Client::STOP_NOW:
       return task::StopNow{};
+    case Client::PS_ORDER:
+      return task::PsOrder{to_string(r.getPsOrder().getOrder())};
   }
   return fail(Errc::kUnsupported,
               "message " + std::to_string(static_cast<unsigned>(r.which())) + " of a newer agent");
@@ -189,6 +193,7 @@ std::string encode(const task::ToServer& message) {
             put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
           },
           [&](const task::FeederGone& m) { put(root.initFeederGone().initConsumer(), m.consumer); },
+          [&](const task::PsReport& m) { root.initPsReport().setReport(data_of(m.report)); },
       },
       message);
   return to_bytes(builder);
@@ -246,6 +251,7 @@ std::string encode(const task::ToClient& message) {
             put(to.initAnswer(), m.answer);
           },
           [&](const task::StopNow&) { root.setStopNow(); },
+          [&](const task::PsOrder& m) { root.initPsOrder().setOrder(data_of(m.order)); },
       },
       message);
   return to_bytes(builder);

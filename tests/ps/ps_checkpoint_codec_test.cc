@@ -79,6 +79,27 @@ TEST(PsCheckpointCodec, AFileOutsideOfTheFolderIsRefused) {
   }
 }
 
+TEST(PsCheckpointCodec, OrdersAndReportsComeBackAsTheyWere) {
+  const std::vector<ps::CutOrder> orders = {
+      ps::CutAsk{},
+      ps::CutBegin{{7, {{3, 9}, {4, ~0ull}}, std::chrono::seconds(60)}, "/data/ckpt/7", 3},
+      ps::CutCancel{7, "given up"}};
+  for (const ps::CutOrder& order : orders) {
+    const auto read = decode_cut_order(encode(order));
+    ASSERT_TRUE(read) << read.error().to_string();
+    EXPECT_TRUE(*read == order);
+  }
+  const std::vector<ps::CutReport> reports = {
+      ps::CutAnswer{{{3, 5, 7}, {4, 0, 0}}}, ps::CutAnswer{},
+      ps::CutBegun{7, Errc::kFailedPrecondition, "a worker is ahead"},
+      ps::CutPart{7, Errc{}, "", part(1)}, ps::CutPart{7, Errc::kIo, "disk", {}}};
+  for (const ps::CutReport& report : reports) {
+    const auto read = decode_cut_report(encode(report));
+    ASSERT_TRUE(read) << read.error().to_string();
+    EXPECT_TRUE(*read == report);
+  }
+}
+
 TEST(PsCheckpointCodec, RandomBytesOfAPartDoNotHarm) {
   SplitMix64 rng(3);
   const std::string good = encode(part(0));

@@ -11,11 +11,16 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
+#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/part_reader.h"
 #include "ps/client/client.h"
+#include "ps/core/checkpoint_run.h"
 #include "runtime/task/task_client.h"
 #include "runtime/task/task_server.h"
+#include "runtime/wire/ps_checkpoint_codec.h"
 
 namespace dlrun::ps {
 namespace {
@@ -32,6 +37,12 @@ class ShardHost : public testing::Test {
     folder = name;
     task::ServerCallbacks callbacks;
     callbacks.on_message = [this](const TaskId& task, task::PeerKind kind, task::ToServer message) {
+      if (const auto* report = std::get_if<task::PsReport>(&message)) {
+        const std::lock_guard lock(mutex);
+        reports[task.rank].push_back(wire::decode_cut_report(report->report).value());
+        changed.notify_all();
+        return;
+      }
       const auto* said = std::get_if<task::Ready>(&message);
       if (said == nullptr || kind != task::PeerKind::kShardHost) return;
       const std::lock_guard lock(mutex);
@@ -87,6 +98,27 @@ class ShardHost : public testing::Test {
     }
     return full;
   }
+  void order(std::uint32_t rank, const CutOrder& what) {
+    ASSERT_TRUE(server->send(task_of(rank), task::PsOrder{wire::encode(what)}));
+  }
+  /// The first report of this kind that nobody has taken.
+  template <class T>
+  T report(std::uint32_t rank) {
+    std::unique_lock lock(mutex);
+    std::optional<T> found;
+    EXPECT_TRUE(changed.wait_for(lock, kLong, [&] {
+      auto& all = reports[rank];
+      for (auto it = all.begin(); it != all.end(); ++it) {
+        if (const T* t = std::get_if<T>(&*it)) {
+          found = *t;
+          all.erase(it);
+          return true;
+        }
+      }
+      return false;
+    }));
+    return found.value_or(T{});
+  }
   /// The wait status, within a minute.
   int end_of(pid_t pid) {
     int status = -1;
@@ -111,6 +143,7 @@ class ShardHost : public testing::Test {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::uint32_t, cluster::TaskReadyInfo> ready;
+  std::map<std::uint32_t, std::vector<CutReport>> reports;
 };
 
 TEST_F(ShardHost, ServesOverBothSocketsHearsOfDeadWorkersAndStopsInGoodOrder) {
@@ -152,6 +185,64 @@ TEST_F(ShardHost, ServesOverBothSocketsHearsOfDeadWorkersAndStopsInGoodOrder) {
   EXPECT_TRUE(exited(end_of(first), 0));
   ::kill(second, SIGTERM);
   EXPECT_TRUE(exited(end_of(second), 0));
+}
+
+TEST_F(ShardHost, WritesItsPartOfACheckpointWhenItsAgentSaysSo) {
+  view.workers = 1;
+  start(0);
+  start(1);
+  const PsView full = wait_ready();
+  ClientOptions options;
+  options.worker = worker_id("worker", 0);
+  const auto client = Client::connect(full, options).value();
+  const Table table =
+      client
+          ->open_table(
+              {.name = "t", .dim = 2, .learning_rate = -1, .consistency = Consistency::kBsp}, kLong)
+          .value();
+  std::vector<std::uint64_t> keys(1000);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  const auto iteration = [&] {
+    ASSERT_TRUE(client->push(table, keys, std::vector<float>(2000, 1.0f), kLong));
+    ASSERT_TRUE(client->clock(table, kLong));
+  };
+  iteration();
+  // Whoever calls a checkpoint, over two agents' sockets.
+  CheckpointRun run({.job = "j1", .epoch = {1, 1}, .shards = 2});
+  CheckpointEffects effects;
+  const SystemClock clock;
+  const std::string place = folder + "/1";
+  ASSERT_TRUE(make_folder(place));
+  run.start(clock.now(), effects);
+  for (std::uint32_t s : {0u, 1u}) order(s, CutAsk{});
+  for (std::uint32_t s : {0u, 1u})
+    run.on_progress(ShardId{s}, report<CutAnswer>(s).progress, effects);
+  for (const CheckpointEffect& e : effects) {
+    if (const auto* begin = std::get_if<BeginCut>(&e))
+      order(begin->shard.value, CutBegin{begin->plan, place, 1});
+  }
+  effects.clear();
+  for (std::uint32_t s : {0u, 1u}) {
+    const CutBegun begun = report<CutBegun>(s);
+    EXPECT_EQ(begun.error, Errc{}) << begun.context;
+    run.on_begun(ShardId{s}, begun.checkpoint, {}, effects);
+  }
+  for (int i = 0; i < 4; ++i) iteration();  // the plan is two clocks ahead
+  for (std::uint32_t s : {0u, 1u}) {
+    CutPart part = report<CutPart>(s);
+    ASSERT_EQ(part.error, Errc{}) << part.context;
+    run.on_part(ShardId{s}, part.checkpoint, std::move(part.part), effects);
+  }
+  ASSERT_EQ(effects.size(), 1u);
+  const Manifest manifest = std::get<CommitManifest>(effects[0]).manifest;
+  ASSERT_TRUE(write_manifest(place, manifest));
+  const Status whole = verify_checkpoint(place, manifest);
+  EXPECT_TRUE(whole) << whole.error().to_string();
+  EXPECT_EQ(manifest.parts[0].rows + manifest.parts[1].rows, 1000u);
+  EXPECT_EQ(manifest.parts[0].tables.at(0).clock, 3u);
+  // A plan that a worker has passed is refused, by the shard itself.
+  order(0, CutBegin{{9, {{table.id, 2}}, kLong}, place, 0});
+  EXPECT_EQ(report<CutBegun>(0).error, Errc::kFailedPrecondition);
 }
 
 TEST_F(ShardHost, TellsWhatIsWrongWithItsEnvironment) {

@@ -34,6 +34,7 @@ std::vector<ToServer> all_to_server() {
       FeederFiles{6, id_of(0), "train", {{"/a\xff", 10, "e"}, {"/b", 1ull << 40, ""}}},
       FeederLease{7, id_of(1), "train", 3, true, {{9, 1}, {10, 2}}, {{8, 1}}},
       FeederGone{id_of(8)},
+      PsReport{std::string("part\0\xff", 6)},
   };
 }
 
@@ -63,6 +64,7 @@ std::vector<ToClient> all_to_client() {
       reply,
       FeederReply{9, Errc::kFailedPrecondition, "other files", {}},
       StopNow{},
+      PsOrder{std::string("begin\0\xff", 7)},
   };
 }
 

@@ -464,6 +464,7 @@ class AgentHost::Impl {
   void on(const TaskId& id, task::PeerKind, const task::FeederGone& m) {
     if (may_speak_for(id, m.consumer)) tell_end(m.consumer);
   }
+  void on(const TaskId&, task::PeerKind, const task::PsReport&) {}  // nobody asks yet
 
   AgentHostOptions options_;
   const std::string tasks_dir_;
