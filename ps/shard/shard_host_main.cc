@@ -16,6 +16,8 @@
 #include <optional>
 #include <random>
 
+#include "ps/checkpoint/folder.h"
+#include "ps/checkpoint/part_reader.h"
 #include "ps/shard/shard_actor.h"
 #include "runtime/task/task_client.h"
 #include "runtime/transport/zmq_transport.h"
@@ -167,6 +169,13 @@ class Signals {
   int fd_ = -1;
 };
 
+/// Before anybody can ask it anything.
+Status restore(ShardCore& core, const task::RestoreFrom& from) {
+  if (from.folder.empty()) return {};
+  DLRUN_ASSIGN(const Manifest manifest, read_manifest(from.folder, from.digest));
+  return restore_shard(core, from.folder, manifest, false, SystemClock().now());
+}
+
 /// Until StopNow, a signal, the agent's loss, or the end of the shard.
 void wait_for_end(const Signals& signals, const Mail& mail, int shard_ended_fd) {
   pollfd fds[] = {{signals.fd(), POLLIN, 0}, {mail.fd(), POLLIN, 0}, {shard_ended_fd, POLLIN, 0}};
@@ -201,16 +210,20 @@ int shard_host_main(int argc, char**) {
   if (welcome.ps.map.owner.size() != kSlots)
     return complain(1, "the agent gave no slot map for " + to_string(welcome.task));
 
-  transport::ZmqTransport transport;
-  auto channel = transport.listen(listen_options(address));
-  if (!channel) return complain(1, channel.error().to_string());
-  const std::vector<std::string> endpoints = (*channel)->endpoints();
   ShardSettings settings;
   settings.shard = ShardId{welcome.task.rank};
   settings.token = welcome.ps.token;
   settings.workers = welcome.ps.workers;
-  auto loop = std::make_shared<ShardLoop>(ShardCore(settings, std::move(welcome.ps.map)),
-                                          std::move(*channel), std::make_shared<SystemClock>());
+  ShardCore core(settings, std::move(welcome.ps.map));
+  if (const Status ok = restore(core, welcome.restore); !ok)
+    return complain(1, "restore: " + ok.error().to_string());
+
+  transport::ZmqTransport transport;
+  auto channel = transport.listen(listen_options(address));
+  if (!channel) return complain(1, channel.error().to_string());
+  const std::vector<std::string> endpoints = (*channel)->endpoints();
+  auto loop = std::make_shared<ShardLoop>(std::move(core), std::move(*channel),
+                                          std::make_shared<SystemClock>());
 
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("sharing"));  // no wake-ups when idle

@@ -5,7 +5,7 @@
 
 namespace dlrun::ps {
 
-/// Connects to the agent, binds a free tcp port and an abstract Unix socket, says Ready,
+/// Connects to the agent, restores the checkpoint that it names, binds a free tcp port and an abstract Unix socket, says Ready,
 /// serves until StopNow, SIGTERM or SIGINT. Returns the exit code: 0 after an orderly stop, 1 when
 /// the agent or the sockets could not be reached, 2 when the environment is wrong; the reason goes
 /// to stderr.

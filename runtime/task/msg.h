@@ -74,6 +74,11 @@ using ToServer = std::variant<Hello, Ready, ReportProgress, EnterBarrier, OpenIn
                               FeederLease, FeederGone, PsReport>;
 
 // ---- agent -> process
+/// To a shard host: begin with this checkpoint. folder "" = with empty tables.
+struct RestoreFrom {
+  std::string folder;
+  std::uint64_t digest = 0;  ///< of its manifest, as committed; 0: any
+};
 struct Welcome {
   std::uint32_t version = kProtocolVersion;
   TaskId task;
@@ -82,6 +87,7 @@ struct Welcome {
   std::string job_name;
   ps::PsView ps;  ///< shards of the job, empty when it has none
   std::vector<io::InputSpec> inputs;
+  RestoreFrom restore;
 };
 struct Refused {
   Errc code{};

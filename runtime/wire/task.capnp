@@ -70,6 +70,8 @@ struct TaskToClient {
       jobName @4 :Text;
       ps @5 :Common.PsView;
       inputs @6 :List(Common.InputSpec);
+      restoreFolder @28 :Text;
+      restoreDigest @29 :UInt64;
     }
     refused :group {
       code @7 :UInt32;

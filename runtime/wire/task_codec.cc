@@ -84,6 +84,7 @@ Result<task::ToClient> get_client(Client::Reader r) {
       to.job_name = to_string(m.getJobName());
       DLRUN_ASSIGN(to.ps, get(m.getPs()));
       DLRUN_ASSIGN(to.inputs, get(m.getInputs()));
+      to.restore = {to_string(m.getRestoreFolder()), m.getRestoreDigest()};
       return to;
     }
     case Client::REFUSED: {
@@ -213,6 +214,8 @@ std::string encode(const task::ToClient& message) {
             to.setJobName(m.job_name);
             put(to.initPs(), m.ps);
             put(to.initInputs(static_cast<unsigned>(m.inputs.size())), m.inputs);
+            if (!m.restore.folder.empty()) to.setRestoreFolder(m.restore.folder);
+            to.setRestoreDigest(m.restore.digest);
           },
           [&](const task::Refused& m) {
             auto to = root.initRefused();

@@ -64,7 +64,9 @@ class ShardHost : public testing::Test {
     std::filesystem::remove_all(folder);
   }
 
-  static TaskId task_of(std::uint32_t rank) { return {JobId{1}, "ps", rank, Generation{1}}; }
+  TaskId task_of(std::uint32_t rank) const {
+    return {JobId{1}, "ps", rank, Generation{generation}};
+  }
 
   pid_t spawn(const std::vector<std::string>& env) {
     std::vector<char*> envp;
@@ -82,6 +84,7 @@ class ShardHost : public testing::Test {
     token[0] = static_cast<std::uint8_t>(rank + 1);
     task::Welcome welcome{
         .task = task_of(rank), .epoch = {1, 1}, .world = 2, .job_name = "test", .ps = view};
+    welcome.restore = restore;
     // none is ready yet
     for (std::uint32_t i = 0; i < 2; ++i) welcome.ps.shards.push_back({.shard = ShardId{i}});
     const std::string path = server->open(task_of(rank), token, welcome).value();
@@ -138,6 +141,8 @@ class ShardHost : public testing::Test {
 
   std::string folder;
   std::unique_ptr<task::TaskServer> server;
+  std::uint32_t generation = 1;
+  task::RestoreFrom restore;
   PsView view;
   std::map<std::uint32_t, pid_t> pids;
   std::mutex mutex;
@@ -235,7 +240,8 @@ TEST_F(ShardHost, WritesItsPartOfACheckpointWhenItsAgentSaysSo) {
   }
   ASSERT_EQ(effects.size(), 1u);
   const Manifest manifest = std::get<CommitManifest>(effects[0]).manifest;
-  ASSERT_TRUE(write_manifest(place, manifest));
+  const auto digest = write_manifest(place, manifest);
+  ASSERT_TRUE(digest) << digest.error().to_string();
   const Status whole = verify_checkpoint(place, manifest);
   EXPECT_TRUE(whole) << whole.error().to_string();
   EXPECT_EQ(manifest.parts[0].rows + manifest.parts[1].rows, 1000u);
@@ -243,6 +249,31 @@ TEST_F(ShardHost, WritesItsPartOfACheckpointWhenItsAgentSaysSo) {
   // A plan that a worker has passed is refused, by the shard itself.
   order(0, CutBegin{{9, {{table.id, 2}}, kLong}, place, 0});
   EXPECT_EQ(report<CutBegun>(0).error, Errc::kFailedPrecondition);
+
+  // The shards are killed; the next generation begins with what was committed.
+  for (const std::uint32_t s : {0u, 1u}) {
+    const pid_t victim = pids[s];
+    ::kill(victim, SIGKILL);
+    EXPECT_TRUE(WIFSIGNALED(end_of(victim)));
+  }
+  {
+    const std::lock_guard lock(mutex);
+    ready.clear();
+  }
+  generation = 2;
+  restore = {place, *digest + 1};
+  start(0);
+  EXPECT_TRUE(exited(end_of(pids[0]), 1)) << "not the manifest that was committed";
+  generation = 3;
+  restore = {place, *digest};
+  start(0);
+  start(1);
+  const auto next = Client::connect(wait_ready(), options).value();
+  const Table again = next->open_table(table.schema, kLong).value();
+  EXPECT_EQ(next->clock_of(again), 3u);
+  std::vector<float> rows(2000);
+  ASSERT_TRUE(next->pull(again, keys, rows, kLong));
+  EXPECT_EQ(rows, std::vector<float>(2000, 3.0f)) << "clocks 0, 1 and 2";
 }
 
 TEST_F(ShardHost, TellsWhatIsWrongWithItsEnvironment) {

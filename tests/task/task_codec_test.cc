@@ -52,6 +52,7 @@ std::vector<ToClient> all_to_client() {
   welcome.ps.token = token_of(9);
   welcome.ps.workers = 8;
   welcome.inputs = {input_of()};
+  welcome.restore = {"/data/checkpoints/7", 0x0102030405060708};
   FeederReply reply{8, Errc{}, "", {io::LeaseState::kGranted, {{3, 1, "/a", "e", 100, 200}}}};
   return {
       welcome,
@@ -113,6 +114,8 @@ TEST(TaskCodec, EveryMessageOfTheAgentComesBackTheSame) {
   EXPECT_EQ(welcome.ps.map.owner.size(), ps::kSlots);
   EXPECT_EQ(welcome.ps.shards.size(), 2u);
   EXPECT_EQ(welcome.inputs, std::vector<io::InputSpec>{input_of()});
+  EXPECT_EQ(welcome.restore.folder, "/data/checkpoints/7");
+  EXPECT_EQ(welcome.restore.digest, 0x0102030405060708u);
 }
 
 // Recorded when version 1 was made: what an older process or agent sends must read for ever.
