@@ -34,7 +34,8 @@ class ShardLoop {
   void worker_left(WorkerId worker);
   Status install_map(SlotMap map);
 
-  /// ShardCore::begin_cut(); `done` is called on this thread, once, when it returned OK.
+  /// ShardCore::begin_cut(); `done` is called on this thread, once, when it returned OK; it must
+  /// not call this loop.
   Status begin_cut(const CutPlan& plan, CutFile file, PartDone done);
   void cancel_cut(std::uint64_t checkpoint, std::string why);
 

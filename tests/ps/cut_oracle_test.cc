@@ -265,7 +265,7 @@ class CutOracle : public testing::TestWithParam<Case> {};
 
 TEST_P(CutOracle, WhatIsRestoredIsTheSumOfThePushesBeforeTheMarks) {
   std::uint64_t aside = 0;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
     World world(GetParam(), seed);
     for (int i = 0; i < 300; ++i) world.step();
