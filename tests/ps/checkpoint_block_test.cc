@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "runtime/base/crc32c.h"
 #include "runtime/base/rng.h"
@@ -223,6 +226,44 @@ TEST(CheckpointBlock, NumbersThatDoNotFitAreRefusedBeforeAnythingIsAllocated) {
   h = good;
   h.kind = BlockKind::kWindows;
   EXPECT_TRUE(refused(h));
+}
+
+/// tests/ps/recorded/make_part.py: made from the page of the format, by nothing of ours.
+std::string recorded_part() {
+  const char* root = std::getenv("DLRUN_SOURCE_DIR");
+  std::ifstream in(std::string(root == nullptr ? "." : root) + "/tests/ps/recorded/part-v1.hex");
+  std::string bytes;
+  for (std::string pair; in >> pair;)
+    bytes.push_back(static_cast<char>(std::stoi(pair, nullptr, 16)));
+  return bytes;
+}
+
+// Old checkpoints are read for ever.
+TEST(CheckpointBlock, APartOfVersion1IsReadAndWrittenAsThePageSays) {
+  const std::string part = recorded_part();
+  ASSERT_FALSE(part.empty());
+  const auto rows = read_part(part);
+  ASSERT_TRUE(rows) << rows.error().to_string();
+  EXPECT_EQ(*rows, 3u);
+
+  DedupWindow window;
+  window.mark(1);
+  window.mark(2);
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> keys;
+  for (const std::uint64_t key : {1, 2, 3}) keys.emplace_back(slot_of(7, key), key);
+  std::sort(keys.begin(), keys.end());
+  BlockBuilder builder;
+  builder.begin_rows(7, 2);
+  for (const auto& [slot, key] : keys) {
+    const float data[2] = {static_cast<float>(key) + 0.5f, -static_cast<float>(key)};
+    builder.row(slot, {key, 100 + key, 5, 2, reinterpret_cast<const char*>(data)});
+  }
+  builder.begin_sightings(7);
+  builder.sighting({9, 0xdeadbeef, 3});
+  builder.begin_windows();
+  builder.window({ClientId{11}, WorkerId{12}, kSlots, window});
+  builder.close();
+  EXPECT_EQ(part_of(builder.take()), part);
 }
 
 TEST(CheckpointBlock, RandomBytesAreNeverABlock) {

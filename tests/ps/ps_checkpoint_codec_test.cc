@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+
 #include "runtime/base/rng.h"
 
 namespace dlrun::wire {
@@ -52,6 +55,59 @@ TEST(PsCheckpointCodec, WhatIsWrittenIsReadAgain) {
   const auto one = decode_part_info(encode(part(1)));
   ASSERT_TRUE(one) << one.error().to_string();
   EXPECT_EQ(*one, part(1));
+}
+
+/// tests/ps/recorded/make_manifest.py
+ps::Manifest recorded_manifest() {
+  ps::Manifest want{.checkpoint = 77,
+                    .job = "j12",
+                    .epoch = {3, 4},
+                    .attachments = {{"input", "attachment-00000", 100, 7}}};
+  for (const std::uint32_t shard : {0u, 1u}) {
+    want.parts.push_back({.checkpoint = 77,
+                          .shard = ShardId{shard},
+                          .log_sequence = 1ull << 40,
+                          .now_s = 12345,
+                          .slots = {{0, 7}, {9, 4095}},
+                          .tables = {{.schema = {.id = 4,
+                                                 .name = "wide",
+                                                 .dim = 16,
+                                                 .optimizer = ps::Optimizer::kAdam,
+                                                 .learning_rate = 0.5f,
+                                                 .epsilon = 0.25f,
+                                                 .consistency = ps::Consistency::kSsp,
+                                                 .staleness = 3,
+                                                 .momentum = 0.5f,
+                                                 .beta1 = 0.5f,
+                                                 .beta2 = 0.75f,
+                                                 .eviction = ps::Eviction::kLru,
+                                                 .budget_bytes = 1ull << 33},
+                                      .clock = 900,
+                                      .rate = 0.25f,
+                                      .hand = 1ull << 43,
+                                      .rows = 1000000}},
+                          .marks = {{ClientId{1}, ps::WorkerId{2}, 3}},
+                          .left = {ClientId{8}},
+                          .file = "shard-0000" + std::to_string(shard) + ".part",
+                          .bytes = 1ull << 35,
+                          .blocks = 40000,
+                          .rows = 1000000,
+                          .headers_crc = 0xdeadbeef});
+  }
+  return want;
+}
+
+// Old checkpoints are read for ever.
+TEST(PsCheckpointCodec, ReadsTheRecordedManifestOfVersion1) {
+  const char* root = std::getenv("DLRUN_SOURCE_DIR");
+  std::ifstream in(std::string(root == nullptr ? "." : root) +
+                   "/tests/ps/recorded/manifest-v1.hex");
+  std::string bytes;
+  for (std::string pair; in >> pair;)
+    bytes.push_back(static_cast<char>(std::stoi(pair, nullptr, 16)));
+  const auto read = decode_manifest(bytes);
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(*read, recorded_manifest());
 }
 
 TEST(PsCheckpointCodec, AManifestThatIsTornOrHasAFlippedByteIsNone) {
