@@ -1,8 +1,8 @@
 // A checkpoint of 1 GiB of rows (dim 32 with Adagrad).
 //   write          one shard, from the call to the synced file; baseline: the same bytes out of
 //                  memory, the better of buffered + fsync and O_DIRECT + fsync
-//   restore        from a cold file to a shard that serves; baseline: the slower of reading the cold
-//                  file and putting the same rows, which lie in memory, into a shard
+//   restore        from a cold file to a shard that serves; baseline: the slower of reading the
+//                  cold file and putting the same rows, which lie in memory, into a shard
 //   train_during   pushes of a client over shared memory while a checkpoint is written; baseline:
 //                  the same without
 // Files lie in $TMPDIR, or in /tmp; --quick: 128 MiB, two rounds.

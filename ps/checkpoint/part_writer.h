@@ -7,8 +7,8 @@
 ///                  <---------------- on_change() ------------------
 ///
 /// Errors: those of the system, with the path; after one nothing more is written and result() has
-/// it. A writer that is destroyed before its result leaves no file; destroying waits for the write or
-/// sync in hand.
+/// it. A writer that is destroyed before its result leaves no file; destroying waits for the write
+/// or sync in hand.
 /// Bounds: blocks_max blocks in the queue and one in hand; begun writing back every 8 MiB, so that
 /// dirty pages do not heap up.
 /// Threads: one caller; on_change is called by the writer's thread and must only wake.

@@ -2,8 +2,9 @@
 /// ps/client/client.h: tables of a job's parameter server, from a worker's side. No CAF.
 /// Shapes: keys [n] u64, any of the 2^64, in any order, duplicates allowed; rows [n, dim] f32
 /// row-major.
-/// Clocks: a worker's clock of a table starts at 0 (restored: where it was cut); clock() ends an iteration. A pull at clock c
-///   waits at the shard for what it must see, and sees (ps/core/shard_core.h has the rules)
+/// Clocks: a worker's clock of a table starts at 0 (restored: where it was cut); clock() ends an
+///   iteration. A pull at clock c waits at the shard for what it must see, and sees
+///   (ps/core/shard_core.h has the rules)
 ///     BSP     exactly the pushes of all workers with clocks < c
 ///     SSP(s)  at least those with clocks < c - s
 ///     ASP     whatever has arrived

@@ -152,8 +152,8 @@ class ShardCore {
     bool pressing = false;
   };
   /// Told again: nothing. kFailedPrecondition: a worker is at a clock of the plan already, a table
-  /// is missing here or in the plan, another checkpoint is under way, or a later one was: a new plan
-  /// is needed. kUnavailable: slots are on their way to this shard.
+  /// is missing here or in the plan, another checkpoint is under way, or a later one was: a new
+  /// plan is needed. kUnavailable: slots are on their way to this shard.
   Status begin_cut(const CutPlan& plan, TimePoint now);
   /// Nothing when it is not the one under way.
   void cancel_cut(std::uint64_t checkpoint, std::string why);

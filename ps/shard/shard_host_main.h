@@ -5,10 +5,10 @@
 
 namespace dlrun::ps {
 
-/// Connects to the agent, restores the checkpoint that it names, binds a free tcp port and an abstract Unix socket, says Ready,
-/// serves until StopNow, SIGTERM or SIGINT. Returns the exit code: 0 after an orderly stop, 1 when
-/// the agent or the sockets could not be reached, 2 when the environment is wrong; the reason goes
-/// to stderr.
+/// Connects to the agent, restores the checkpoint that it names, binds a free tcp port and an
+/// abstract Unix socket, says Ready, serves until StopNow, SIGTERM or SIGINT. Returns the exit
+/// code: 0 after an orderly stop, 1 when the agent or the sockets could not be reached or the
+/// checkpoint could not be restored, 2 when the environment is wrong; the reason goes to stderr.
 int shard_host_main(int argc, char** argv);
 
 }  // namespace dlrun::ps

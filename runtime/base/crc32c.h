@@ -1,6 +1,6 @@
 #pragma once
-/// runtime/base/crc32c.h: CRC-32C (Castagnoli, reflected polynomial 0x82f63b78), with the processor's
-/// own instruction (x86-64-v2 has it) in three lanes, or by table.
+/// runtime/base/crc32c.h: CRC-32C (Castagnoli, reflected polynomial 0x82f63b78), with the
+/// processor's own instruction (x86-64-v2 has it) in three lanes, or by table.
 /// Source of the lanes: M. Adler's crc32c.c (stackoverflow.com/a/17646775): three stretches side by
 /// side, joined by multiplying with x^(8 n) modulo the polynomial.
 
