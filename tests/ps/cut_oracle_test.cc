@@ -339,6 +339,21 @@ TEST_P(CutOracle, APushThatIsInIsKnownToTheWindowsAndOneThatIsOutIsNot) {
     EXPECT_GT(again, 20);
     for (const auto& [key, sum] : want)
       ASSERT_EQ(restored[shard_of(key)]->row(key).at(0), sum) << "a push that is in came again";
+    if (GetParam().consistency == Consistency::kSsp) {
+      int fresh = 0;
+      for (const Pushed& push : world.pushed()) {
+        if (world.is_in(push)) continue;
+        HandShard& shard = *restored[shard_of(push.keys.at(0))];
+        RequestHeader h =
+            shard.push_header(push.sequence, WorkerId{push.client.value - 99}, push.clock);
+        h.client = push.client;
+        const float before = shard.row(push.keys[0]).at(0);
+        for (int i = 0; i < 2; ++i) EXPECT_EQ(shard.one(h, {push.keys[0]}, {1000}).header.error, 0);
+        EXPECT_EQ(shard.row(push.keys[0]).at(0), before + 1000) << "one that is out is new, once";
+        ++fresh;
+      }
+      EXPECT_GT(fresh, 5);
+    }
     if (GetParam().consistency != Consistency::kAsp) continue;
     for (const Worker& w : world.workers()) {
       for (std::uint64_t key = 0; key < 20; ++key) {
