@@ -188,6 +188,7 @@ TEST_F(ShardHost, ServesOverBothSocketsHearsOfDeadWorkersAndStopsInGoodOrder) {
   const pid_t first = pids[0], second = pids[1];
   ASSERT_TRUE(server->send(task_of(0), task::StopNow{}));
   EXPECT_TRUE(exited(end_of(first), 0));
+  ASSERT_GT(second, 0);
   ::kill(second, SIGTERM);
   EXPECT_TRUE(exited(end_of(second), 0));
 }
@@ -253,6 +254,7 @@ TEST_F(ShardHost, WritesItsPartOfACheckpointWhenItsAgentSaysSo) {
   // The shards are killed; the next generation begins with what was committed.
   for (const std::uint32_t s : {0u, 1u}) {
     const pid_t victim = pids[s];
+    ASSERT_GT(victim, 0);
     ::kill(victim, SIGKILL);
     EXPECT_TRUE(WIFSIGNALED(end_of(victim)));
   }
@@ -291,6 +293,7 @@ TEST_F(ShardHost, AKilledHostLeavesItsClientsWithAnErrorWithinTheirDeadline) {
   const Table table =
       client->open_table({.name = "t", .dim = 1, .consistency = Consistency::kAsp}, kLong).value();
   const pid_t victim = pids[1];
+  ASSERT_GT(victim, 0);
   ::kill(victim, SIGKILL);
   EXPECT_TRUE(WIFSIGNALED(end_of(victim)));
   std::vector<std::uint64_t> keys(100);
