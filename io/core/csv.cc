@@ -135,7 +135,7 @@ std::optional<Trouble> CsvParser::parse_line(std::string_view line, bool first_o
           fields_[i].put_missing(column);
           return std::nullopt;
         }
-        if (auto why = fields_[i].put(text, column))
+        if (auto why = fields_[i].put(text, column, field.doubled ? nullptr : readable()))
           return Trouble{start, "field " + quoted(spec.name) + ": " + *why};
         column.end_row();
         return std::nullopt;

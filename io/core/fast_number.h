@@ -1,7 +1,6 @@
 #pragma once
-/// io/core/fast_number.h: read_float and read_id (number.h) for text that goes on behind the
-/// number: eight digits at a time where 24 bytes can be read, else the plain way. Same values, same
-/// errors.
+/// io/core/fast_number.h: the readers of number.h for text that goes on behind the number: eight
+/// digits at a time where 24 bytes can be read, else the plain way. Same values, same errors.
 /// Source: D. Lemire, "Quickly parsing eight digits" (2018); Clinger (PLDI 1990).
 /// A mantissa <= 2^53 over 10^15 at most is one division in f64, correctly rounded; rounding that
 /// to f32 is rounding the number itself unless the f64 lies exactly between two f32, which is
@@ -64,45 +63,84 @@ inline IdToken read_id_fast(const char* p, const char* end) {
   return read_id(p, end);
 }
 
-inline FloatToken read_float_fast(const char* const begin, const char* end) {
-  const char* p = begin;
-  if (end - p <= fast::kReadable) return read_float(begin, end);
-  const bool negative = *p == '-';
-  p += negative || *p == '+' ? 1 : 0;
-  const std::uint64_t word = fast::load(p);
-  const unsigned whole = fast::digits(word);
-  if (whole == 8) return read_float(begin, end);
-  std::uint64_t mantissa = whole == 0 ? 0 : fast::value(word, whole);
-  p += whole;
+namespace fast {
+
+/// A number without an exponent: mantissa / 10^fraction, at most 15 digits.
+struct Decimal {
+  const char* end = nullptr;
+  std::uint64_t mantissa = 0;
   unsigned fraction = 0;
+  bool read = false;  ///< false: it is not of this kind
+};
+
+/// Behind the sign; kReadable bytes and one more can be read from where the sign stands.
+inline Decimal decimal(const char* p) {
+  Decimal out;
+  const std::uint64_t word = load(p);
+  const unsigned whole = digits(word);
+  if (whole == 8) return out;
+  if (whole != 0) out.mantissa = value(word, whole);
+  p += whole;
   if (*p == '.') {
-    const std::uint64_t first = fast::load(++p);
-    fraction = fast::digits(first);
-    if (fraction != 0)
-      mantissa = mantissa * fast::kPowers10[fraction] + fast::value(first, fraction);
-    p += fraction;
-    if (fraction == 8) {
-      const std::uint64_t second = fast::load(p);
-      const unsigned more = fast::digits(second);
-      if (whole + 8 + more > 15) return read_float(begin, end);
-      if (more != 0) mantissa = mantissa * fast::kPowers10[more] + fast::value(second, more);
-      fraction += more;
+    const std::uint64_t first = load(++p);
+    out.fraction = digits(first);
+    if (out.fraction != 0)
+      out.mantissa = out.mantissa * kPowers10[out.fraction] + value(first, out.fraction);
+    p += out.fraction;
+    if (out.fraction == 8) {
+      const std::uint64_t second = load(p);
+      const unsigned more = digits(second);
+      if (whole + 8 + more > 15) return out;
+      if (more != 0) out.mantissa = out.mantissa * kPowers10[more] + value(second, more);
+      out.fraction += more;
       p += more;
     }
   }
-  if (whole + fraction == 0 || (*p | 0x20) == 'e') return read_float(begin, end);
+  out.end = p;
+  out.read = whole + out.fraction != 0 && (*p | 0x20) != 'e';
+  return out;
+}
+
+}  // namespace fast
+
+inline FloatToken read_float_fast(const char* const begin, const char* end) {
+  if (end - begin <= fast::kReadable) return read_float(begin, end);
+  const bool negative = *begin == '-';
+  const fast::Decimal number = fast::decimal(begin + (negative || *begin == '+' ? 1 : 0));
+  if (!number.read) return read_float(begin, end);
+  const auto mantissa = static_cast<std::int64_t>(number.mantissa);
   float value;
-  if (mantissa <= 1u << 24 && fraction <= 10) {
-    value = static_cast<float>(static_cast<std::int64_t>(mantissa));
-    if (fraction != 0) value /= static_cast<float>(fast::kPowersF64[fraction]);
+  if (number.mantissa <= 1u << 24 && number.fraction <= 10) {
+    value = static_cast<float>(mantissa);
+    if (number.fraction != 0) value /= static_cast<float>(fast::kPowersF64[number.fraction]);
   } else {
-    const double exact =
-        static_cast<double>(static_cast<std::int64_t>(mantissa)) / fast::kPowersF64[fraction];
+    const double exact = static_cast<double>(mantissa) / fast::kPowersF64[number.fraction];
     const bool between = (std::bit_cast<std::uint64_t>(exact) & 0x1fffffff) == 0x10000000;
     if (between || exact < static_cast<double>(FLT_MIN)) return read_float(begin, end);
     value = static_cast<float>(exact);
   }
-  return {p, negative ? -value : value, NumberError::kNone};
+  return {number.end, negative ? -value : value, NumberError::kNone};
+}
+
+/// One division of two exact f64: correctly rounded.
+inline DoubleToken read_double_fast(const char* const begin, const char* end) {
+  if (end - begin <= fast::kReadable) return read_double(begin, end);
+  const bool negative = *begin == '-';
+  const fast::Decimal number = fast::decimal(begin + (negative || *begin == '+' ? 1 : 0));
+  if (!number.read) return read_double(begin, end);
+  const double value = static_cast<double>(static_cast<std::int64_t>(number.mantissa)) /
+                       fast::kPowersF64[number.fraction];
+  return {number.end, negative ? -value : value, NumberError::kNone};
+}
+
+inline IntToken read_int_fast(const char* const begin, const char* end) {
+  if (end - begin <= fast::kReadable) return read_int(begin, end);
+  const bool negative = *begin == '-';
+  const IdToken size = read_id_fast(begin + (negative ? 1 : 0), end);
+  if (size.error != NumberError::kNone || size.value > 0x7fffffffffffffffull)
+    return read_int(begin, end);
+  const auto value = static_cast<std::int64_t>(size.value);
+  return {size.end, negative ? -value : value, NumberError::kNone};
 }
 
 }  // namespace dlrun::io

@@ -94,7 +94,9 @@ std::optional<std::string> JsonLinesParser::value(std::string_view path, JsonKin
   if (kind != kind_of(spec.type))
     return std::string(kind_name(kind)) + " is no " + type_name(spec.type);
   Column& column = table_->columns[i];
-  if (auto why = fields_[i].put(text, column)) return why;
+  // A string was unescaped into a place of its own; a number stands in the line.
+  const char* const behind = kind == JsonKind::kNumber ? readable() : nullptr;
+  if (auto why = fields_[i].put(text, column, behind)) return why;
   if (in_list_) {
     ++in_list_values_;
     return std::nullopt;

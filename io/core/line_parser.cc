@@ -43,6 +43,7 @@ bool blank(std::string_view line, char delimiter) {
 ParseProgress LineParser::parse(std::string_view bytes, std::uint64_t offset, bool last,
                                 Table& table) {
   std::size_t at = 0;
+  readable_ = bytes.data() + bytes.size();
   if (!std::exchange(begun_, true)) first_ = offset == 0;
   const auto bad = [&](std::size_t start, std::size_t next, Trouble trouble) {
     BadRecord record{offset + start, trouble.at + 1, std::move(trouble.reason), trouble.fatal};

@@ -28,9 +28,12 @@ class LineParser : public TableParser {
   /// it is a header; after trouble the caller takes back what was appended.
   virtual std::optional<Trouble> parse_line(std::string_view line, bool first_of_file,
                                             Table& table) = 0;
+  /// The end of what can be read behind the line of parse_line.
+  const char* readable() const { return readable_; }
 
  private:
   const LineRules rules_;
+  const char* readable_ = nullptr;
   bool passing_over_ = false;  ///< the rest of a line that is too long
   bool begun_ = false;
   bool first_ = false;  ///< no line of the file was seen yet, but for blank ones

@@ -160,7 +160,13 @@ std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, co
   };
   const char* const line = p;
   if (skip_pad(p) == end) return std::nullopt;
-  const std::size_t first = block.values.size();
+  // Room for as many as the line can hold ("1,"), so that nothing grows within it.
+  const std::size_t before = block.values.size();
+  block.values.resize(before + static_cast<std::size_t>(end - p) / 2 + 1);
+  float* values = block.values.data() + before;
+  const std::uint64_t label_at = label_column_ < 0 ? std::numeric_limits<std::uint64_t>::max()
+                                                   : static_cast<std::uint64_t>(label_column_);
+  float label = 0;
   std::uint64_t width = 0;
   for (;;) {
     p = skip_pad(p);
@@ -169,7 +175,10 @@ std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, co
     const FloatToken value = read_float_fast(p, readable);
     if (value.error != NumberError::kNone)
       return Trouble{p, "field " + std::to_string(width + 1) + ": " + reason(value.error)};
-    block.values.push_back(value.value);
+    if (width == label_at)
+      label = value.value;
+    else
+      *values++ = value.value;
     ++width;
     p = skip_pad(value.end);
     if (p == end) break;
@@ -180,15 +189,13 @@ std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, co
   if (block.cols != 0 && width != block.cols + 1)
     return Trouble{line, std::to_string(width) + " columns; the first record of the input has " +
                              std::to_string(block.cols + 1)};
-  const std::uint64_t label =
-      label_column_ < 0 ? width - 1 : static_cast<std::uint64_t>(label_column_);
-  if (label >= width)
+  if (label_column_ >= 0 && label_at >= width)
     return Trouble{line, "label_column " + std::to_string(label_column_) + " of a line of " +
                              std::to_string(width) + " columns"};
   if (width == 1) return Trouble{line, "a label and no other column"};
-  const auto at = block.values.begin() + static_cast<std::ptrdiff_t>(first + label);
-  block.labels.push_back(*at);
-  block.values.erase(at);
+  if (label_column_ < 0) label = *--values;
+  block.values.resize(static_cast<std::size_t>(values - block.values.data()));
+  block.labels.push_back(label);
   block.cols = width - 1;
   block.offsets.push_back(static_cast<std::int64_t>(block.values.size()));
   return std::nullopt;

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "io/core/number.h"
+#include "io/core/fast_number.h"
 #include "io/core/text.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/rng.h"
@@ -103,23 +103,29 @@ FieldWriter::FieldWriter(FieldSpec spec) : spec_(std::move(spec)) {
     places_.emplace(value, static_cast<std::int64_t>(places_.size()));
 }
 
-std::optional<std::string> FieldWriter::put(std::string_view text, Column& column) const {
+std::optional<std::string> FieldWriter::put(std::string_view text, Column& column,
+                                            const char* readable) const {
   std::optional<std::string> why;
-  const auto number = [&](auto read) {
+  const auto number = [&](auto read, auto read_fast) {
     const std::string_view digits = trim(text);
-    const auto token = read(digits.data(), digits.data() + digits.size());
+    const char* const end = digits.data() + digits.size();
+    if (readable != nullptr && !digits.empty()) {
+      const auto token = read_fast(digits.data(), readable);
+      if (token.error == NumberError::kNone && token.end == end) return column.push(token.value);
+    }
+    const auto token = read(digits.data(), end);
     why = digits.empty() ? "empty" : whole(token, digits);
     if (!why) column.push(token.value);
   };
   switch (spec_.type) {
     case FieldType::kInt64:
-      number(read_int);
+      number(read_int, read_int_fast);
       break;
     case FieldType::kFloat32:
-      number(read_float);
+      number(read_float, read_float_fast);
       break;
     case FieldType::kFloat64:
-      number(read_double);
+      number(read_double, read_double_fast);
       break;
     case FieldType::kText:
       column.push_bytes(text);

@@ -38,8 +38,10 @@ class FieldWriter {
   explicit FieldWriter(FieldSpec spec);
   const FieldSpec& spec() const { return spec_; }
   /// Appends one value; the row is not ended. The reason when it does not fit: nothing is appended.
+  /// `readable`: up to where the text goes on behind it, at least its end; nullptr = unknown.
   /// O(bytes + log dictionary).
-  std::optional<std::string> put(std::string_view text, Column& column) const;
+  std::optional<std::string> put(std::string_view text, Column& column,
+                                 const char* readable = nullptr) const;
   /// One row without a value.
   void put_missing(Column& column) const;
 

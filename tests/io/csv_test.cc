@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "runtime/base/hash.h"
 #include "tests/io/table_helper.h"
 
@@ -57,6 +60,39 @@ TEST(Csv, ReadsDeclaredTypesExactly) {
             "@0:7 field 'b': 'yes' is neither true nor false\n");
   EXPECT_EQ(outcome_of(csv_of(schema), "1,1,1,1,blue\n"),
             "@0:9 field 'c': 'blue' is not in the dictionary\n");
+}
+
+TEST(Csv, ANumberIsReadToTheEndOfItsFieldAndNoFurtherWhateverTheDelimiterIs) {
+  Schema schema;
+  for (int i = 0; i < 12; ++i)
+    schema.push_back(field("c" + std::to_string(i), i % 3 == 0   ? FieldType::kInt64
+                                                    : i % 3 == 1 ? FieldType::kFloat32
+                                                                 : FieldType::kFloat64));
+  SplitMix64 rng(5);
+  for (const char delimiter : {',', '\t', '.', 'e', 'E', '5', '-'}) {
+    CsvOptions options;
+    options.delimiter = delimiter;
+    std::string text, expected;
+    for (int row = 0; row < 50; ++row)
+      for (std::size_t i = 0; i < schema.size(); ++i) {
+        std::string number = std::to_string(rng.below(rng.below(2) != 0 ? 100 : ~0ull >> 1));
+        if (i % 3 != 0 && rng.below(2) != 0) number += '.' + std::to_string(rng.below(1u << 20));
+        if (rng.below(4) == 0) number.insert(0, "-");
+        if (number.find(delimiter) != number.npos) number = "7";
+        if (delimiter == '5' && rng.below(2) != 0) number = "12";
+        text += number + (i + 1 == schema.size() ? '\n' : delimiter);
+        char shown[64];
+        if (i % 3 == 0)
+          std::snprintf(shown, sizeof shown, "%lld", std::strtoll(number.c_str(), nullptr, 10));
+        else if (i % 3 == 1)
+          std::snprintf(shown, sizeof shown, "%.9g",
+                        static_cast<double>(std::strtof(number.c_str(), nullptr)));
+        else
+          std::snprintf(shown, sizeof shown, "%.17g", std::strtod(number.c_str(), nullptr));
+        expected += shown + std::string(i + 1 == schema.size() ? "\n" : "|");
+      }
+    EXPECT_EQ(outcome_of(csv_of(schema, options), text), expected) << delimiter;
+  }
 }
 
 TEST(Csv, HashesCategoriesTheSameWayEverywhere) {

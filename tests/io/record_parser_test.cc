@@ -263,6 +263,20 @@ TEST(Number, TheFastWayGivesTheSameValuesErrorsAndEnds) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(fast.value), std::bit_cast<std::uint32_t>(slow.value))
           << text;
     }
+    const DoubleToken wide = read_double(begin, end), wide_fast = read_double_fast(begin, end);
+    ASSERT_EQ(wide_fast.end, wide.end) << text;
+    ASSERT_EQ(wide_fast.error, wide.error) << text;
+    if (wide.error == NumberError::kNone) {
+      ASSERT_EQ(std::bit_cast<std::uint64_t>(wide_fast.value),
+                std::bit_cast<std::uint64_t>(wide.value))
+          << text;
+    }
+    const IntToken whole = read_int(begin, end), whole_fast = read_int_fast(begin, end);
+    ASSERT_EQ(whole_fast.end, whole.end) << text;
+    ASSERT_EQ(whole_fast.error, whole.error) << text;
+    if (whole.error == NumberError::kNone) {
+      ASSERT_EQ(whole_fast.value, whole.value) << text;
+    }
     const IdToken id = read_id(begin, end), quick = read_id_fast(begin, end);
     ASSERT_EQ(quick.end, id.end) << text;
     ASSERT_EQ(quick.error, id.error) << text;
