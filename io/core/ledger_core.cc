@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "io/core/lane_plan.h"
 #include "io/core/permutation.h"
 #include "runtime/base/assert.h"
 
@@ -47,9 +48,10 @@ Status LedgerCore::set_files(const std::string& input, const std::vector<FileEnt
   if (files.size() > limits_.files_max)
     return fail(Errc::kInvalidArgument, "input \"" + input + "\": " + std::to_string(files.size()) +
                                             " files; at most " + std::to_string(limits_.files_max));
-  auto splits = SplitTable::make(files, split_bytes_of(table->spec));
+  auto splits = SplitTable::of(table->spec, files);
   if (!splits) return fail_as("input \"" + input + "\"", splits);
   table->splits = std::move(*splits);
+  table->files_digest = digest_of(files);
   table->fixed = true;
   return {};
 }
@@ -59,6 +61,8 @@ Result<LeaseAnswer> LedgerCore::lease(const std::string& input, const TaskId& co
   DLRUN_ASSIGN(Table * table, find(input));
   if (!table->fixed)
     return fail(Errc::kFailedPrecondition, "input \"" + input + "\": a lease before the files");
+  if (has_lanes(table->spec.mode))
+    return fail(Errc::kFailedPrecondition, "input \"" + input + "\": nothing of it is leased");
   if (splits_max == 0)
     return fail(Errc::kInvalidArgument, "input \"" + input + "\": a lease of no splits");
 
@@ -90,7 +94,7 @@ Result<LeaseAnswer> LedgerCore::lease(const std::string& input, const TaskId& co
     }
     table->leased.emplace(key, consumer);
     table->held[consumer].insert(key);
-    answer.splits.push_back(table->splits.split(key));
+    answer.splits.push_back(table->split_of(key));
     ++open;
   }
   const bool left =
@@ -110,7 +114,7 @@ std::uint32_t LedgerCore::share(const std::string& input, const TaskId& consumer
   const auto it = tables_.find(input);
   if (it == tables_.end() || wanted <= 1) return wanted;
   const Table& table = it->second;
-  if (table.spec.passes == 0) return wanted;
+  if (table.spec.passes == 0 || has_lanes(table.spec.mode)) return wanted;
   const std::uint64_t total = table.splits.count();
   const std::uint64_t passes = table.spec.passes - std::min(table.spec.passes, table.pass);
   const std::uint64_t left =
@@ -154,6 +158,7 @@ Status LedgerCore::done(const std::string& input, const TaskId& consumer, std::u
   const auto held = table->held.find(consumer);
   held->second.erase(key);
   if (held->second.empty()) table->held.erase(held);
+  table->begun.erase(key);
   ++table->done;
   return {};
 }
@@ -162,13 +167,25 @@ void LedgerCore::drop_consumer(const TaskId& consumer) {
   for (auto& [name, table] : tables_) table.take_back(consumer, {});
 }
 
+LedgerState LedgerCore::Table::state(const std::string& name) const {
+  LedgerState out;
+  out.input = name;
+  out.pass = pass;
+  out.position = position;
+  out.done = done;
+  out.files_digest = files_digest;
+  out.given_back.assign(given_back.begin(), given_back.end());
+  for (const auto& [key, rows] : begun) out.begun.push_back({key.split_id, rows, key.pass, 0});
+  out.world = world;
+  for (const auto& [lane, at] : lanes) out.lanes.push_back(at);
+  return out;
+}
+
 std::vector<LedgerState> LedgerCore::save() const {
   std::vector<LedgerState> states;
   for (const auto& [name, table] : tables_) {
     if (!table.fixed) continue;
-    LedgerState& state =
-        states.emplace_back(LedgerState{name, table.pass, table.position, table.done, {}, {}});
-    state.given_back.assign(table.given_back.begin(), table.given_back.end());
+    LedgerState& state = states.emplace_back(table.state(name));
     for (const auto& [consumer, keys] : table.held)
       state.held.push_back({consumer, {keys.begin(), keys.end()}});
   }
@@ -181,14 +198,24 @@ Status LedgerCore::restore(const LedgerState& state) {
     return fail(Errc::kCorrupt, "the saved state of input \"" + state.input + "\": " + what);
   };
   if (!table->fixed) return corrupt("its files are not known");
+  if (state.files_digest != 0 && state.files_digest != table->files_digest)
+    return fail(Errc::kFailedPrecondition,
+                "input \"" + state.input + "\": its files are not those that the commit is of");
   const std::uint64_t total = table->splits.count();
-  if (state.position > total)
+  const bool lanes = has_lanes(table->spec.mode);
+  if (!lanes && state.position > total)
     return corrupt("position " + std::to_string(state.position) + " of " + std::to_string(total) +
                    " splits");
-  Table next{table->spec, true, {}, state.pass, state.position, {}, {}, {}, state.done};
+  Table next;
+  next.fixed = true;
+  next.pass = state.pass;
+  next.position = state.position;
+  next.done = state.done;
+  next.files_digest = table->files_digest;
+  next.world = state.world;
   std::set<SplitKey> seen;
   const auto sound = [&](const SplitKey& key) {
-    return key.split_id < total && key.pass <= state.pass && seen.insert(key).second;
+    return !lanes && key.split_id < total && key.pass <= state.pass && seen.insert(key).second;
   };
   for (const SplitKey& key : state.given_back) {
     if (!sound(key)) return corrupt(describe(key));
@@ -200,16 +227,203 @@ Status LedgerCore::restore(const LedgerState& state) {
       next.leased.emplace(key, held.consumer);
       next.held[held.consumer].insert(key);
     }
+  for (const SplitProgress& at : state.begun) {
+    const SplitKey key{at.split_id, at.pass};
+    if (!seen.contains(key)) return corrupt("rows of " + describe(key));
+    next.begun[key] = at.rows;
+  }
+  for (const LanePosition& at : state.lanes) {
+    if (!lanes || at.lane >= kLanesMax || !next.lanes.emplace(at.lane, at).second)
+      return corrupt("lane " + std::to_string(at.lane));
+  }
+  next.spec = table->spec;
   next.splits = std::move(table->splits);
   *table = std::move(next);
   return {};
+}
+
+Result<std::vector<LedgerState>> LedgerCore::commit(const std::vector<ConsumerCursor>& consumers,
+                                                    std::uint32_t world) const {
+  std::map<std::string, Cursors> by_input;
+  for (const ConsumerCursor& consumer : consumers)
+    for (const InputCursor& cursor : consumer.inputs) {
+      const auto table = tables_.find(cursor.input);
+      if (table == tables_.end() || !table->second.fixed)
+        return fail(Errc::kInvalidArgument, to_string(consumer.consumer) + " commits input \"" +
+                                                cursor.input + "\", which nobody has opened");
+      if (!by_input[cursor.input].emplace(consumer.consumer, &cursor).second)
+        return fail(Errc::kInvalidArgument,
+                    to_string(consumer.consumer) + " names input \"" + cursor.input + "\" twice");
+    }
+  std::vector<LedgerState> states;
+  for (const auto& [name, table] : tables_) {
+    if (!table.fixed) continue;
+    const bool lanes = has_lanes(table.spec.mode);
+    if (lanes && consumers.size() != world)
+      return fail(Errc::kFailedPrecondition,
+                  "input \"" + name + "\": a commit of " + std::to_string(consumers.size()) +
+                      " of its " + std::to_string(world) +
+                      " consumers; the others have ended, and their part would be left out");
+    const Cursors& cursors = by_input[name];
+    DLRUN_ASSIGN(LedgerState state,
+                 lanes ? commit_lanes(table, cursors, world) : commit_leased(table, cursors));
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+Result<LedgerState> LedgerCore::commit_leased(const Table& table, const Cursors& cursors) {
+  std::set<SplitKey> given_back = table.given_back;
+  std::map<SplitKey, std::uint64_t> begun = table.begun;
+  std::uint64_t done = table.done;
+  std::map<SplitKey, const SplitProgress*> taken;
+  for (const auto& [consumer, cursor] : cursors)
+    for (const SplitProgress& at : cursor->splits) {
+      const SplitKey key{at.split_id, at.pass};
+      const auto lease = table.leased.find(key);
+      if (lease == table.leased.end() || lease->second != consumer)
+        continue;  // done, or not its own
+      if (!taken.emplace(key, &at).second)
+        return fail(Errc::kInvalidArgument, to_string(consumer) + " names " + describe(key) +
+                                                " of input \"" + table.spec.name + "\" twice");
+    }
+  for (const auto& [key, consumer] : table.leased) {
+    const auto at = taken.find(key);
+    if (at != taken.end() && at->second->whole != 0) {
+      begun.erase(key);
+      ++done;
+      continue;
+    }
+    given_back.insert(key);
+    if (at != taken.end() && at->second->rows > 0) begun[key] += at->second->rows;
+  }
+  LedgerState state = table.state(table.spec.name);
+  state.done = done;
+  state.given_back.assign(given_back.begin(), given_back.end());
+  state.begun.clear();
+  for (const auto& [key, rows] : begun) state.begun.push_back({key.split_id, rows, key.pass, 0});
+  return state;
+}
+
+Result<LedgerState> LedgerCore::commit_lanes(const Table& table, const Cursors& cursors,
+                                             std::uint32_t world) {
+  DLRUN_ASSIGN(const LanePlan plan, LanePlan::make(table.spec, table.splits, world));
+  const std::string where = "input \"" + table.spec.name + "\": ";
+  struct Place {
+    std::uint32_t pass = 0;
+    std::uint64_t step = 0;
+  };
+  const bool ordered = table.spec.mode == Mode::kDeterministic;
+  std::vector<Place> places(world);
+  std::map<std::uint32_t, LanePosition> lanes = table.lanes;
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    if (ordered) places[rank] = {table.pass, plan.step_from(rank, table.position)};
+  }
+  for (const auto& [consumer, cursor] : cursors) {
+    if (consumer.rank >= world)
+      return fail(Errc::kInvalidArgument,
+                  where + to_string(consumer) + " is none of its consumers");
+    if (!cursor->begun) continue;
+    places[consumer.rank] = {cursor->pass, cursor->step};
+    for (const LanePosition& at : cursor->lanes) {
+      if (at.lane >= plan.lanes() || at.lane % world != consumer.rank || at.pass > cursor->pass ||
+          (at.split > plan.splits_of(at.lane) && table.spec.ends != Ends::kWrap))
+        return fail(Errc::kInvalidArgument,
+                    where + to_string(consumer) + ": its place in lane " + std::to_string(at.lane));
+      lanes[at.lane] = at;
+    }
+    if (!ordered && cursor->lanes.empty())  // it ended a pass of which it had no batch
+      lanes[consumer.rank] = {consumer.rank, cursor->pass, cursor->step, 0, 0};
+    if (!ordered && !cursor->lanes.empty() && lanes[consumer.rank].pass < cursor->pass)
+      lanes[consumer.rank] = {consumer.rank, cursor->pass, 0, 0, 0};
+  }
+  LedgerState state = table.state(table.spec.name);
+  state.lanes.clear();
+  if (!ordered) {
+    state.world = world;
+    for (const auto& [lane, at] : lanes) state.lanes.push_back(at);
+    return state;
+  }
+  // Together: all batches before one place of the order, none behind it. Who has ended the pass has
+  // passed all that is left of it.
+  std::uint32_t pass = places[0].pass;
+  for (const Place& place : places) pass = std::min(pass, place.pass);
+  std::uint64_t batch = std::numeric_limits<std::uint64_t>::max();
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    Place& place = places[rank];
+    if (place.pass != pass) continue;
+    place.step = std::max(place.step, plan.step_from(rank, table.spec.skip_batches));
+    batch = std::min(batch, plan.batch_of(rank, place.step));
+  }
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    const Place& place = places[rank];
+    const bool over = place.pass == pass + 1 && place.step == 0;
+    const bool here = place.pass == pass && place.step == plan.step_from(rank, batch);
+    if (over || here) continue;
+    std::string all;
+    for (std::uint32_t r = 0; r < std::min<std::uint32_t>(world, 16); ++r)
+      all += (r == 0 ? "" : ", ") + std::to_string(places[r].step) + " of pass " +
+             std::to_string(places[r].pass);
+    return fail(Errc::kFailedPrecondition,
+                where + "its consumers do not stand at one place of the order (steps by rank: " +
+                    all + "): a commit comes after the same step everywhere");
+  }
+  state.pass = pass;
+  state.position = batch;
+  for (const auto& [lane, at] : lanes)
+    if (at.pass == pass) state.lanes.push_back(at);
+  return state;
+}
+
+Result<InputStart> LedgerCore::start(const std::string& input, const TaskId& consumer,
+                                     std::uint32_t world) const {
+  const auto it = tables_.find(input);
+  if (it == tables_.end() || !it->second.fixed)
+    return fail(Errc::kFailedPrecondition, "input \"" + input + "\": its files are not known");
+  const Table& table = it->second;
+  InputStart start;
+  if (!has_lanes(table.spec.mode)) {
+    const auto held = table.held.find(consumer);
+    if (held == table.held.end()) return start;
+    for (const SplitKey& key : held->second)
+      if (const auto begun = table.begun.find(key); begun != table.begun.end())
+        start.begun.push_back({key.split_id, begun->second, key.pass, 0});
+    return start;
+  }
+  DLRUN_ASSIGN(const LanePlan plan, LanePlan::make(table.spec, table.splits, world));
+  if (consumer.rank >= world)
+    return fail(Errc::kInvalidArgument, to_string(consumer) + " of " + std::to_string(world));
+  if (table.world != 0 && table.world != world)
+    return fail(Errc::kFailedPrecondition,
+                "input \"" + input + "\": its commit is of " + std::to_string(table.world) +
+                    " consumers, and static parts of " + std::to_string(world) + " are others");
+  start.world = world;
+  if (table.spec.mode == Mode::kDeterministic) {
+    start.pass = table.pass;
+    start.step = plan.step_from(consumer.rank, std::max(table.position, table.spec.skip_batches));
+  }
+  for (const auto& [lane, at] : table.lanes) {
+    if (lane % world != consumer.rank) continue;
+    if (table.spec.mode == Mode::kStatic) {
+      start.pass = at.pass;
+      start.step = at.step;
+    }
+    start.lanes.push_back(at);
+  }
+  return start;
+}
+
+Split LedgerCore::Table::split_of(const SplitKey& key) const {
+  Split split = splits.split(key);
+  if (const auto at = begun.find(key); at != begun.end()) split.skip_rows = at->second;
+  return split;
 }
 
 Result<Split> LedgerCore::split(const std::string& input, const SplitKey& key) const {
   const auto it = tables_.find(input);
   if (it == tables_.end() || !it->second.fixed || key.split_id >= it->second.splits.count())
     return fail(Errc::kNotFound, "input \"" + input + "\" has no " + describe(key));
-  return it->second.splits.split(key);
+  return it->second.split_of(key);
 }
 
 Result<LedgerCore::Counts> LedgerCore::counts(const std::string& input) const {

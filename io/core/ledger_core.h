@@ -17,8 +17,12 @@
 /// State: files, cursor, open leases, splits given back; nothing per split done. lease:
 /// O(splits_max log n).
 /// save(), restore(): all of it but the files; O(leases).
-/// Errors: kNotFound (no such input), kFailedPrecondition (no files yet; other files; not leased),
-/// kInvalidArgument, kCorrupt (restore).
+/// commit(): the state with what was taken whole done, and what was leased and not whole given
+/// back, with the rows taken of it; a later ledger hands it out first, to whomever, behind those.
+/// Inputs with lanes (deterministic, static) have no leases: the ledger holds where the generation
+/// begins, and makes of the consumers' places where the next one does.
+/// Errors: kNotFound (no such input), kFailedPrecondition (no files yet; other files; not leased;
+/// commit of consumers that do not stand together), kInvalidArgument, kCorrupt (restore).
 /// Bounds: limits below.
 /// Threads: single owner.
 
@@ -54,6 +58,10 @@ class LedgerCore final : public Ledger {
                       std::uint32_t wanted) const override;
   std::vector<LedgerState> save() const override;
   Status restore(const LedgerState& state) override;
+  Result<std::vector<LedgerState>> commit(const std::vector<ConsumerCursor>& consumers,
+                                          std::uint32_t world) const override;
+  Result<InputStart> start(const std::string& input, const TaskId& consumer,
+                           std::uint32_t world) const override;
   Result<Split> split(const std::string& input, const SplitKey& key) const override;
 
   /// For tests and progress.
@@ -71,15 +79,26 @@ class LedgerCore final : public Ledger {
     bool fixed = false;  ///< the file table is known
     SplitTable splits;
     std::uint32_t pass = 0;      ///< the open pass
-    std::uint64_t position = 0;  ///< handed out of the open pass, in its order
+    std::uint64_t position = 0;  ///< handed out of the open pass, in its order; lanes: batches over
     std::set<SplitKey> given_back;
     std::map<SplitKey, TaskId> leased;
     std::map<TaskId, std::set<SplitKey>> held;
     std::uint64_t done = 0;
+    std::uint64_t files_digest = 0;
+    std::map<SplitKey, std::uint64_t> begun;  ///< rows committed; until it is done
+    // Lanes.
+    std::uint32_t world = 0;  ///< kStatic: of the commit that it begins from
+    std::map<std::uint32_t, LanePosition> lanes;
 
+    LedgerState state(const std::string& name) const;  ///< without `held`
+    Split split_of(const SplitKey& key) const;
     void take_back(const TaskId& consumer, const std::set<SplitKey>& keep);
   };
   Result<Table*> find(const std::string& input);
+  using Cursors = std::map<TaskId, const InputCursor*>;
+  static Result<LedgerState> commit_leased(const Table& table, const Cursors& cursors);
+  static Result<LedgerState> commit_lanes(const Table& table, const Cursors& cursors,
+                                          std::uint32_t world);
 
   LedgerLimits limits_;
   std::map<std::string, Table> tables_;

@@ -35,6 +35,15 @@ constexpr bool has_schema(Format format) {
 }
 enum class OnBadRecord : std::uint8_t { kFail = 0, kSkip = 1, kQuarantine = 2 };
 
+/// Who gets which records: docs/io.md has the promise of each.
+enum class Mode : std::uint8_t { kDynamic = 0, kDeterministic = 1, kStatic = 2 };
+/// Nothing is leased: a consumer computes what is its own (LanePlan).
+constexpr bool has_lanes(Mode mode) { return mode != Mode::kDynamic; }
+enum class StaticBy : std::uint8_t { kFiles = 0, kBytes = 1 };
+/// What the consumers do whose part of a pass ends before that of others.
+enum class Ends : std::uint8_t { kUneven = 0, kDrop = 1, kPad = 2, kWrap = 3 };
+inline constexpr std::uint32_t kLanesMax = 4096;
+
 /// One input of a job, as its job file declares it: `[input.train]`.
 struct InputSpec {
   std::string name;
@@ -59,6 +68,13 @@ struct InputSpec {
   bool newlines_in_quotes = false;       ///< kTable
   std::uint64_t record_bytes_max = 256 * 1024;
   TokenOptions tokens;  ///< kTokens; document_tokens_max follows record_bytes_max
+  Mode mode = Mode::kDynamic;
+  StaticBy static_by = StaticBy::kFiles;  ///< kStatic
+  std::uint32_t lanes = 24;               ///< kDeterministic: a multiple of the consumers
+  Ends ends = Ends::kUneven;              ///< has_lanes(mode)
+  std::uint64_t skip_batches = 0;         ///< kDeterministic: of each pass
+  std::uint64_t take_batches = 0;         ///< kDeterministic: behind those; 0 = all
+  std::vector<std::uint32_t> weights;     ///< empty, or one for each of `uris`
   friend bool operator==(const InputSpec&, const InputSpec&) = default;
 };
 
@@ -85,7 +101,8 @@ constexpr std::uint64_t split_bytes_of(const InputSpec& spec) {
 struct FileEntry {
   std::string uri;
   std::uint64_t size_bytes = 0;
-  std::string etag;  ///< for a local file "<mtime ns>-<size>-<inode>"
+  std::string etag;          ///< for a local file "<mtime ns>-<size>-<inode>"
+  std::uint32_t source = 0;  ///< of an input with weights: the index in its `uris`
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
@@ -97,6 +114,7 @@ struct Split {
   std::string etag;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
+  std::uint64_t skip_rows = 0;  ///< committed before: the first rows, in the order they are given
   friend bool operator==(const Split&, const Split&) = default;
 };
 
@@ -118,15 +136,74 @@ struct SplitProgress {
 };
 static_assert(sizeof(SplitProgress) == 24);
 
+/// Where a lane stands behind a batch. Plain bytes, as SplitProgress.
+struct LanePosition {
+  std::uint32_t lane = 0;
+  std::uint32_t pass = 0;
+  std::uint64_t step = 0;   ///< of its consumer in the pass, this batch included
+  std::uint64_t split = 0;  ///< index in the lane; >= its splits: it began anew (Ends::kWrap)
+  std::uint64_t rows = 0;   ///< taken of that split
+  friend bool operator==(const LanePosition&, const LanePosition&) = default;
+};
+static_assert(sizeof(LanePosition) == 32);
+
+/// How far a consumer got with an input: what next() has returned. A mark of pass p: pass p + 1,
+/// step 0.
+struct InputCursor {
+  std::string input;
+  std::vector<SplitProgress> splits;  ///< dynamic
+  bool begun = false;                 ///< lanes: a batch or a mark was taken
+  std::uint32_t pass = 0;             ///< lanes
+  std::uint64_t step = 0;             ///< lanes: steps of the pass that are behind it
+  std::vector<LanePosition> lanes;    ///< the last of each
+  friend bool operator==(const InputCursor&, const InputCursor&) = default;
+};
+struct ConsumerCursor {
+  TaskId consumer;
+  std::vector<InputCursor> inputs;
+  friend bool operator==(const ConsumerCursor&, const ConsumerCursor&) = default;
+};
+/// The user's word for what belongs to a commit.
+inline constexpr std::size_t kCommitTagMax = 4096;
+
 enum class LeaseState : std::uint8_t {
   kGranted = 0,     ///< `splits` holds at least one
   kWait = 1,        ///< none free now, but leases of others are open: ask again
   kEndOfInput = 2,  ///< every split of every pass is done or leased to the end
 };
 
+/// Where a consumer begins with an input, in this generation.
+struct InputStart {
+  std::vector<SplitProgress> begun;  ///< of the splits leased to it: rows committed before
+  // Lanes.
+  std::uint32_t world = 0;  ///< consumers; 0 = no lanes
+  std::uint32_t pass = 0;
+  std::uint64_t step = 0;           ///< its own
+  std::vector<LanePosition> lanes;  ///< its own; one that is not named begins the pass
+  friend bool operator==(const InputStart&, const InputStart&) = default;
+};
+
+/// What is known of the steps of a pass, over all consumers (StepGate).
+struct StepNews {
+  std::uint32_t pass = 0;
+  std::uint64_t least = 0;  ///< every consumer has so many for certain
+  std::uint64_t most = 0;   ///< one has so many
+  bool final = false;       ///< all have ended: the numbers are exact
+  friend bool operator==(const StepNews&, const StepNews&) = default;
+};
+/// What one consumer knows of its own.
+struct StepReport {
+  std::uint32_t pass = 0;
+  std::uint64_t steps = 0;  ///< it has so many for certain
+  bool ended = false;       ///< and no more
+  friend bool operator==(const StepReport&, const StepReport&) = default;
+};
+
 struct LeaseAnswer {
   LeaseState state = LeaseState::kWait;
   std::vector<Split> splits;
+  InputStart start;  ///< in the answer to the files
+  StepNews steps;    ///< in the answer to a StepReport
   friend bool operator==(const LeaseAnswer&, const LeaseAnswer&) = default;
 };
 
@@ -143,8 +220,17 @@ struct LedgerState {
     friend bool operator==(const Held&, const Held&) = default;
   };
   std::vector<Held> held;
+  /// Of the splits above: rows that a commit covers.
+  std::vector<SplitProgress> begun;
+  std::uint64_t files_digest = 0;  ///< of the file table; 0 = not known (version 0.1)
+  // Lanes: a generation's start. kDeterministic: `pass`, and `position` batches of it are over.
+  std::uint32_t world = 0;          ///< kStatic: of the commit; 0 = none
+  std::vector<LanePosition> lanes;  ///< by lane; one that is not named begins the pass
   friend bool operator==(const LedgerState&, const LedgerState&) = default;
 };
+
+/// A digest that tells one file table from another.
+std::uint64_t digest_of(const std::vector<FileEntry>& files);
 
 /// The ledger's face to the job machine. Deterministic; no clock. A lease belongs to a consumer (a
 /// task).
@@ -173,8 +259,18 @@ class Ledger {
   virtual void drop_consumer(const TaskId& consumer) = 0;
   /// Of the inputs whose files are known. O(leases).
   virtual std::vector<LedgerState> save() const = 0;
-  /// After set_files(), in place of every call that came after it. kCorrupt (nothing is changed): a
-  /// state that cannot be of these files.
+  /// What a ledger begins from after all that `consumers`, the ones of a role of `world` that have
+  /// not ended, took; of the inputs whose files are known. Changes nothing. O(leases + cursors).
+  /// kFailedPrecondition: lanes, and a consumer is missing; deterministic, and they do not stand at
+  /// one place of the order. kInvalidArgument: a cursor that cannot be.
+  virtual Result<std::vector<LedgerState>> commit(const std::vector<ConsumerCursor>& consumers,
+                                                  std::uint32_t world) const = 0;
+  /// Where the consumer begins; `world` consumers share the input. kFailedPrecondition: no files
+  /// yet, or lanes that cannot be dealt to so many.
+  virtual Result<InputStart> start(const std::string& input, const TaskId& consumer,
+                                   std::uint32_t world) const = 0;
+  /// After set_files(), in place of every call that came after it. Nothing is changed by
+  /// kFailedPrecondition: the state is of other files; kCorrupt: it cannot be of these.
   virtual Status restore(const LedgerState& state) = 0;
   /// kNotFound: no such input, its files are not known, or they have no such split.
   virtual Result<Split> split(const std::string& input, const SplitKey& key) const = 0;

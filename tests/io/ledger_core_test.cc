@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "io/core/permutation.h"
 #include "runtime/base/rng.h"
@@ -272,6 +274,256 @@ TEST(LedgerCore, AStateThatCannotBeOfTheseFilesIsRefusedAndChangesNothing) {
   LedgerCore without_files({spec(3, true)});
   EXPECT_FALSE(without_files.restore(good));
   EXPECT_FALSE(without_files.split("train", {0, 0}));
+}
+
+// ---- commits
+
+InputCursor at(std::vector<SplitProgress> splits) { return {"train", std::move(splits)}; }
+
+/// One generation of consumers that take rows of splits of three rows each, commit now and then,
+/// and die. What was committed and what a later generation takes are together each row once.
+TEST(LedgerCore, AfterACommitNoRowIsLostAndNoneComesTwiceWhoeverGoesOn) {
+  constexpr std::uint64_t kRows = 3;
+  using Row = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>;  // pass, split, row
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SplitMix64 rng(seed);
+    const auto passes = static_cast<std::uint32_t>(1 + rng.below(3));
+    const InputSpec input = spec(passes, rng.below(2) == 0, 1 + rng.below(9));
+    std::vector<FileEntry> files;
+    for (std::uint64_t i = 0, n = 1 + rng.below(5); i < n; ++i)
+      files.push_back({"/f" + std::to_string(i), 1 + rng.below(40), "e"});
+    std::set<Row> committed;  ///< what the commit covers
+    std::optional<LedgerState> state;
+    for (std::uint32_t generation = 1;; ++generation) {
+      ASSERT_LT(generation, 500u);
+      LedgerCore ledger({input}, {.leases_per_consumer_max = 4});
+      ASSERT_TRUE(ledger.set_files("train", files));
+      if (state) {
+        ASSERT_TRUE(ledger.restore(*state));
+      }
+      const auto world = static_cast<std::uint32_t>(1 + rng.below(4));
+      struct Open {
+        std::uint64_t base = 0, rows = 0;
+      };
+      std::vector<std::map<SplitKey, Open>> open(world);
+      std::vector<std::map<SplitKey, Open>> unsaid(world);  ///< whole, not told as done
+      std::set<Row> taken = committed;
+      bool over = false;
+      const auto consumer = [&](std::uint32_t rank) {
+        return TaskId{JobId(1), "worker", rank, Generation(generation)};
+      };
+      for (std::uint64_t step = 0, life = 1 + rng.below(400); step < life && !over; ++step) {
+        const auto rank = static_cast<std::uint32_t>(rng.below(world));
+        auto& mine = open[rank];
+        const std::uint64_t what = rng.below(100);
+        if (what < 25) {
+          const auto answer = ledger.lease("train", consumer(rank), 2);
+          ASSERT_TRUE(answer);
+          for (const Split& s : answer->splits) mine[{s.id, s.pass}] = {s.skip_rows, 0};
+        } else if (what < 80) {
+          if (mine.empty()) continue;
+          auto it = std::next(mine.begin(), static_cast<std::ptrdiff_t>(rng.below(mine.size())));
+          auto& [key, at] = *it;
+          ASSERT_TRUE(taken.insert({key.pass, key.split_id, at.base + at.rows}).second)
+              << "seed " << seed << ": row twice";
+          if (at.base + ++at.rows == kRows) {
+            unsaid[rank][key] = at;
+            mine.erase(it);
+          }
+        } else if (what < 90) {
+          if (unsaid[rank].empty()) continue;
+          const SplitKey key = unsaid[rank].begin()->first;
+          ASSERT_TRUE(ledger.done("train", consumer(rank), key.split_id, key.pass));
+          unsaid[rank].erase(key);
+        } else if (what < 95) {
+          std::vector<ConsumerCursor> cursors;
+          for (std::uint32_t r = 0; r < world; ++r) {
+            std::vector<SplitProgress> progress;
+            for (const auto& [key, o] : open[r])
+              if (o.rows > 0) progress.push_back({key.split_id, o.rows, key.pass, 0});
+            for (const auto& [key, o] : unsaid[r])
+              progress.push_back({key.split_id, o.rows, key.pass, 1});
+            cursors.push_back({consumer(r), {at(std::move(progress))}});
+          }
+          const auto before = ledger.save();
+          const auto states = ledger.commit(cursors, world);
+          ASSERT_TRUE(states) << states.error().to_string();
+          EXPECT_EQ(ledger.save(), before) << "it changes nothing";
+          state = states->at(0);
+          committed = taken;
+        }
+        over = taken.size() == passes * ledger.counts("train")->splits * kRows;
+      }
+      if (over) break;
+    }
+  }
+}
+
+TEST(LedgerCore, ACommitOfAMillionSplitsIsSmall) {
+  LedgerCore ledger({spec(1, true, 1)});
+  ASSERT_TRUE(ledger.set_files("train", {{"/a", 1'000'000, "e"}}));
+  std::vector<ConsumerCursor> cursors;
+  for (std::uint32_t rank = 0; rank < 8; ++rank) {
+    std::vector<SplitProgress> progress;
+    for (int round = 0; round < 200; ++round) {
+      const auto answer = ledger.lease("train", worker(rank), 128);
+      for (const Split& s : answer->splits) {
+        if (round + 1 < 200) {
+          ASSERT_TRUE(ledger.done("train", worker(rank), s.id, 0));
+        } else {
+          progress.push_back({s.id, 1, 0, 0});
+        }
+      }
+    }
+    cursors.push_back({worker(rank), {at(std::move(progress))}});
+  }
+  const auto states = ledger.commit(cursors, 8);
+  ASSERT_TRUE(states);
+  const LedgerState& state = states->at(0);
+  EXPECT_EQ(state.given_back.size(), 8u * 128u);
+  EXPECT_LT(state.given_back.size() * sizeof(SplitKey) + state.begun.size() * 24, 48u << 10);
+}
+
+TEST(LedgerCore, ACommitOfOtherFilesIsRefused) {
+  LedgerCore ledger({spec(1, false)});
+  ASSERT_TRUE(ledger.set_files("train", three_files()));
+  const LedgerState state = ledger.commit({}, 1)->at(0);
+  LedgerCore other({spec(1, false)});
+  auto files = three_files();
+  files[0].etag = "changed";
+  ASSERT_TRUE(other.set_files("train", files));
+  EXPECT_EQ(other.restore(state).error().code, Errc::kFailedPrecondition);
+  EXPECT_TRUE(ledger.restore(state));
+}
+
+TEST(LedgerCore, RowsOfASplitThatIsNotLeasedToWhoNamesItAreNotCommitted) {
+  LedgerCore ledger({spec(1, false)});
+  ASSERT_TRUE(ledger.set_files("train", three_files()));
+  ASSERT_TRUE(ledger.lease("train", worker(0), 1));
+  const auto states =
+      ledger.commit({{worker(1), {at({{0, 5, 0, 1}, {3, 5, 0, 1}, {~0ull, 1, 9, 1}})}}}, 2);
+  ASSERT_TRUE(states);
+  EXPECT_EQ(states->at(0).given_back, (std::vector<SplitKey>{{0, 0}}));
+  EXPECT_TRUE(states->at(0).begun.empty());
+  EXPECT_FALSE(ledger.commit({{worker(0), {at({{0, 1, 0, 0}, {0, 2, 0, 0}})}}}, 1));
+  EXPECT_FALSE(ledger.commit({{worker(0), {InputCursor{"other"}}}}, 1));
+}
+
+TEST(LedgerCore, AConsumerOfABegunSplitIsToldWhatWasCommittedOfIt) {
+  LedgerCore ledger({spec(1, false)});
+  ASSERT_TRUE(ledger.set_files("train", three_files()));
+  ASSERT_TRUE(ledger.lease("train", worker(0), 2));
+  const auto states = ledger.commit({{worker(0), {at({{1, 7, 0, 0}})}}}, 1);
+  ASSERT_TRUE(ledger.restore(states->at(0)));
+  const auto again = ledger.lease("train", worker(3), 3);
+  EXPECT_EQ(again->splits.at(0).skip_rows, 0u);
+  EXPECT_EQ(again->splits.at(1).skip_rows, 7u);
+  EXPECT_EQ(again->splits.at(2).skip_rows, 0u);
+  EXPECT_EQ(ledger.start("train", worker(3), 4)->begun, (std::vector<SplitProgress>{{1, 7, 0, 0}}));
+  EXPECT_TRUE(ledger.start("train", worker(0), 4)->begun.empty());
+  // Three more rows, and another commit: ten.
+  EXPECT_EQ(ledger.commit({{worker(3), {at({{1, 3, 0, 0}})}}}, 1)->at(0).begun,
+            (std::vector<SplitProgress>{{1, 10, 0, 0}}));
+  ASSERT_TRUE(ledger.done("train", worker(3), 1, 0));
+  EXPECT_TRUE(ledger.save().at(0).begun.empty());
+}
+
+// ---- lanes
+
+InputSpec lanes(Mode mode, std::uint32_t n = 12) {
+  InputSpec s = spec(2, true);
+  s.mode = mode;
+  s.lanes = n;
+  return s;
+}
+InputCursor place(std::uint32_t pass, std::uint64_t step, std::vector<LanePosition> lanes = {}) {
+  InputCursor cursor;
+  cursor.input = "train";
+  cursor.begun = true;
+  cursor.pass = pass;
+  cursor.step = step;
+  cursor.lanes = std::move(lanes);
+  return cursor;
+}
+
+TEST(LedgerCore, ADeterministicCommitIsOnePlaceOfTheOrderAndGoesOnWithAnotherNumberOfConsumers) {
+  LedgerCore ledger({lanes(Mode::kDeterministic)});
+  ASSERT_TRUE(ledger.set_files("train", {{"/a", 1u << 20, "e"}}));
+  EXPECT_EQ(ledger.lease("train", worker(0), 1).error().code, Errc::kFailedPrecondition);
+  EXPECT_EQ(ledger.start("train", worker(0), 5).error().code, Errc::kFailedPrecondition);
+  EXPECT_EQ(ledger.start("train", worker(1), 3).value(), (InputStart{{}, 3, 0, 0, {}}));
+  // Three consumers after five steps: 15 batches. Lane 1 is of rank 1.
+  const LanePosition in_lane{1, 0, 5, 2, 40};
+  const auto five = [&](std::uint64_t last) {
+    return ledger.commit({{worker(0), {place(0, 5)}},
+                          {worker(1), {place(0, 5, {in_lane})}},
+                          {worker(2), {place(0, last)}}},
+                         3);
+  };
+  EXPECT_EQ(five(3).error().code, Errc::kFailedPrecondition);
+  EXPECT_EQ(five(6).error().code, Errc::kFailedPrecondition);
+  EXPECT_EQ(five(4)->at(0).position, 14u) << "all before the 15th";
+  const auto states = five(5);
+  ASSERT_TRUE(states) << states.error().to_string();
+  EXPECT_EQ(states->at(0).position, 15u);
+  EXPECT_EQ(states->at(0).lanes, std::vector<LanePosition>{in_lane});
+  LedgerCore next({lanes(Mode::kDeterministic)});
+  ASSERT_TRUE(next.set_files("train", {{"/a", 1u << 20, "e"}}));
+  ASSERT_TRUE(next.restore(states->at(0)));
+  for (std::uint32_t world : {1u, 2u, 4u, 12u}) {
+    std::set<std::uint64_t> first;  // the batches that come first are those behind the commit
+    for (std::uint32_t rank = 0; rank < world; ++rank) {
+      const auto start = next.start("train", worker(rank), world);
+      ASSERT_TRUE(start);
+      first.insert(start->step * world + rank);
+      EXPECT_EQ(start->lanes.size(), 1 % world == rank ? 1u : 0u);
+    }
+    EXPECT_EQ(*first.begin(), 15u);
+    EXPECT_EQ(*first.rbegin(), 15u + world - 1);
+    EXPECT_EQ(first.size(), world);
+  }
+}
+
+TEST(LedgerCore, ADeterministicCommitAtTheEndOfAPass) {
+  LedgerCore ledger({lanes(Mode::kDeterministic)});
+  ASSERT_TRUE(ledger.set_files("train", {{"/a", 1u << 20, "e"}}));
+  // Rank 1 has heard of the end of the pass, rank 0 stands at its last batch.
+  auto states = ledger.commit({{worker(0), {place(0, 9)}}, {worker(1), {place(1, 0)}}}, 2);
+  ASSERT_TRUE(states);
+  EXPECT_EQ(states->at(0).pass, 0u);
+  EXPECT_EQ(states->at(0).position, 18u);
+  states = ledger.commit({{worker(0), {place(1, 0)}}, {worker(1), {place(1, 0)}}}, 2);
+  EXPECT_EQ(states->at(0).pass, 1u);
+  EXPECT_EQ(states->at(0).position, 0u);
+  EXPECT_FALSE(ledger.commit({{worker(0), {place(0, 9)}}, {worker(1), {place(1, 1)}}}, 2));
+  EXPECT_FALSE(ledger.commit({{worker(0), {place(1, 0)}}}, 2)) << "one of two";
+}
+
+TEST(LedgerCore, AStaticCommitIsOfEachConsumerAloneAndOfThatManyConsumers) {
+  LedgerCore ledger({lanes(Mode::kStatic)});
+  ASSERT_TRUE(ledger.set_files("train", three_files()));
+  const LanePosition at{1, 1, 7, 1, 3};
+  const auto states = ledger.commit(
+      {{worker(0), {place(0, 2, {{0, 0, 2, 0, 9}})}}, {worker(1), {place(1, 7, {at})}}}, 2);
+  ASSERT_TRUE(states) << states.error().to_string();
+  ASSERT_TRUE(ledger.restore(states->at(0)));
+  EXPECT_EQ(ledger.start("train", worker(1), 2).value(), (InputStart{{}, 2, 1, 7, {at}}));
+  EXPECT_EQ(ledger.start("train", worker(0), 2)->step, 2u);
+  EXPECT_EQ(ledger.start("train", worker(0), 3).error().code, Errc::kFailedPrecondition);
+}
+
+TEST(LedgerCore, ACursorThatCannotBeIsRefused) {
+  LedgerCore ledger({lanes(Mode::kDeterministic)});
+  ASSERT_TRUE(ledger.set_files("train", three_files()));
+  const auto refused = [&](InputCursor bad) {
+    const auto states = ledger.commit({{worker(0), {std::move(bad)}}}, 1);
+    ASSERT_FALSE(states);
+    EXPECT_EQ(states.error().code, Errc::kInvalidArgument) << states.error().to_string();
+  };
+  refused(place(0, 1, {{12, 0, 1, 0, 0}}));
+  refused(place(0, 1, {{0, 1, 1, 0, 0}}));
+  refused(place(0, 1, {{0, 0, 1, 1u << 20, 0}}));
+  EXPECT_FALSE(ledger.commit({{worker(1), {place(0, 1)}}}, 1));
 }
 
 }  // namespace
