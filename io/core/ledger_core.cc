@@ -256,15 +256,14 @@ Result<std::vector<LedgerState>> LedgerCore::commit(const std::vector<ConsumerCu
                     to_string(consumer.consumer) + " names input \"" + cursor.input + "\" twice");
     }
   std::vector<LedgerState> states;
-  for (const auto& [name, table] : tables_) {
-    if (!table.fixed) continue;
+  for (const auto& [name, cursors] : by_input) {
+    const Table& table = tables_.at(name);
     const bool lanes = has_lanes(table.spec.mode);
     if (lanes && consumers.size() != world)
       return fail(Errc::kFailedPrecondition,
                   "input \"" + name + "\": a commit of " + std::to_string(consumers.size()) +
                       " of its " + std::to_string(world) +
                       " consumers; the others have ended, and their part would be left out");
-    const Cursors& cursors = by_input[name];
     DLRUN_ASSIGN(LedgerState state,
                  lanes ? commit_lanes(table, cursors, world) : commit_leased(table, cursors));
     states.push_back(std::move(state));

@@ -260,7 +260,7 @@ class Ledger {
   /// Of the inputs whose files are known. O(leases).
   virtual std::vector<LedgerState> save() const = 0;
   /// What a ledger begins from after all that `consumers`, the ones of a role of `world` that have
-  /// not ended, took; of the inputs whose files are known. Changes nothing. O(leases + cursors).
+  /// not ended, took; of the inputs that one of them names. Changes nothing. O(leases + cursors).
   /// kFailedPrecondition: lanes, and a consumer is missing; deterministic, and they do not stand at
   /// one place of the order. kInvalidArgument: a cursor that cannot be.
   virtual Result<std::vector<LedgerState>> commit(const std::vector<ConsumerCursor>& consumers,

@@ -387,7 +387,8 @@ TEST(LedgerCore, ACommitOfAMillionSplitsIsSmall) {
 TEST(LedgerCore, ACommitOfOtherFilesIsRefused) {
   LedgerCore ledger({spec(1, false)});
   ASSERT_TRUE(ledger.set_files("train", three_files()));
-  const LedgerState state = ledger.commit({}, 1)->at(0);
+  EXPECT_TRUE(ledger.commit({}, 1)->empty()) << "nobody opened it";
+  const LedgerState state = ledger.commit({{worker(0), {at({})}}}, 1)->at(0);
   LedgerCore other({spec(1, false)});
   auto files = three_files();
   files[0].etag = "changed";

@@ -1,0 +1,56 @@
+#include "io/core/step_gate.h"
+
+#include <algorithm>
+
+#include "runtime/base/assert.h"
+
+namespace dlrun::io {
+
+void StepGate::report(std::uint32_t rank, const StepReport& report) {
+  DLRUN_ASSERT(rank < world_);
+  auto& ranks = passes_[report.pass];
+  ranks.resize(world_);
+  std::optional<StepReport>& known = ranks[rank];
+  if (known && (known->ended || (!report.ended && report.steps <= known->steps))) return;
+  known = report;
+  while (passes_.size() > kPasses) passes_.erase(passes_.begin());
+}
+
+void StepGate::gone(std::uint32_t rank) { gone_[rank] = true; }
+
+StepNews StepGate::news(std::uint32_t pass) const {
+  StepNews news{pass, 0, 0, false};
+  const auto found = passes_.find(pass);
+  if (found == passes_.end()) return news;
+  bool all_ended = true, any = false;
+  for (std::uint32_t rank = 0; rank < world_; ++rank) {
+    const std::optional<StepReport>& known = found->second[rank];
+    if (!known && gone_.contains(rank)) continue;
+    const std::uint64_t steps = known ? known->steps : 0;
+    news.least = any ? std::min(news.least, steps) : steps;
+    news.most = std::max(news.most, steps);
+    any = true;
+    all_ended = all_ended && known && known->ended;
+  }
+  news.final = all_ended;
+  return news;
+}
+
+StepVerdict step_verdict(Ends ends, std::uint64_t step, const StepReport& own,
+                         const StepNews& news) {
+  const bool has = step < own.steps;
+  if (ends == Ends::kUneven)
+    return has ? StepVerdict::kGive : own.ended ? StepVerdict::kEnd : StepVerdict::kWait;
+  const bool same = news.pass == own.pass;
+  if (ends == Ends::kDrop) {
+    if (own.ended && !has) return StepVerdict::kEnd;  // the least is no more than its own
+    if (same && has && step < news.least) return StepVerdict::kGive;
+    return same && news.final ? StepVerdict::kEnd : StepVerdict::kWait;
+  }
+  if (has) return StepVerdict::kGive;
+  if (!own.ended || !same) return StepVerdict::kWait;
+  if (step < news.most) return StepVerdict::kFill;
+  return news.final ? StepVerdict::kEnd : StepVerdict::kWait;
+}
+
+}  // namespace dlrun::io
