@@ -164,7 +164,10 @@ Status LedgerCore::done(const std::string& input, const TaskId& consumer, std::u
 }
 
 void LedgerCore::drop_consumer(const TaskId& consumer) {
-  for (auto& [name, table] : tables_) table.take_back(consumer, {});
+  for (auto& [name, table] : tables_) {
+    table.take_back(consumer, {});
+    if (table.gate) table.gate->gone(consumer.rank);
+  }
 }
 
 LedgerState LedgerCore::Table::state(const std::string& name) const {
@@ -410,6 +413,17 @@ Result<InputStart> LedgerCore::start(const std::string& input, const TaskId& con
     start.lanes.push_back(at);
   }
   return start;
+}
+
+Result<StepNews> LedgerCore::steps(const std::string& input, const TaskId& consumer,
+                                   std::uint32_t world, const std::vector<StepReport>& reports) {
+  DLRUN_ASSIGN(Table * table, find(input));
+  if (!has_lanes(table->spec.mode) || consumer.rank >= world || reports.empty())
+    return fail(Errc::kFailedPrecondition,
+                "input \"" + input + "\": no steps of " + to_string(consumer));
+  if (!table->gate) table->gate.emplace(world);
+  for (const StepReport& report : reports) table->gate->report(consumer.rank, report);
+  return table->gate->news(reports.back().pass);
 }
 
 Split LedgerCore::Table::split_of(const SplitKey& key) const {

@@ -28,12 +28,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "io/core/msg.h"
 #include "io/core/split_table.h"
+#include "io/core/step_gate.h"
 
 namespace dlrun::io {
 
@@ -62,6 +64,8 @@ class LedgerCore final : public Ledger {
                                           std::uint32_t world) const override;
   Result<InputStart> start(const std::string& input, const TaskId& consumer,
                            std::uint32_t world) const override;
+  Result<StepNews> steps(const std::string& input, const TaskId& consumer, std::uint32_t world,
+                         const std::vector<StepReport>& reports) override;
   Result<Split> split(const std::string& input, const SplitKey& key) const override;
 
   /// For tests and progress.
@@ -89,6 +93,7 @@ class LedgerCore final : public Ledger {
     // Lanes.
     std::uint32_t world = 0;  ///< kStatic: of the commit that it begins from
     std::map<std::uint32_t, LanePosition> lanes;
+    std::optional<StepGate> gate;
 
     LedgerState state(const std::string& name) const;  ///< without `held`
     Split split_of(const SplitKey& key) const;

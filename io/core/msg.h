@@ -188,7 +188,9 @@ struct StepNews {
   std::uint32_t pass = 0;
   std::uint64_t least = 0;  ///< every consumer has so many for certain
   std::uint64_t most = 0;   ///< one has so many
-  bool final = false;       ///< all have ended: the numbers are exact
+  /// The least of those that have ended: some consumer has no more.
+  std::uint64_t bound = std::numeric_limits<std::uint64_t>::max();
+  bool final = false;  ///< all have ended: the numbers are exact
   friend bool operator==(const StepNews&, const StepNews&) = default;
 };
 /// What one consumer knows of its own.
@@ -272,6 +274,10 @@ class Ledger {
   /// After set_files(), in place of every call that came after it. Nothing is changed by
   /// kFailedPrecondition: the state is of other files; kCorrupt: it cannot be of these.
   virtual Status restore(const LedgerState& state) = 0;
+  /// Takes in what the consumer, one of `world`, knows of the steps of its passes; the news of the
+  /// last one. Forgotten by save(): it is said again and again. kFailedPrecondition: no lanes.
+  virtual Result<StepNews> steps(const std::string& input, const TaskId& consumer,
+                                 std::uint32_t world, const std::vector<StepReport>& reports) = 0;
   /// kNotFound: no such input, its files are not known, or they have no such split.
   virtual Result<Split> split(const std::string& input, const SplitKey& key) const = 0;
 };

@@ -19,7 +19,8 @@ void StepGate::report(std::uint32_t rank, const StepReport& report) {
 void StepGate::gone(std::uint32_t rank) { gone_[rank] = true; }
 
 StepNews StepGate::news(std::uint32_t pass) const {
-  StepNews news{pass, 0, 0, false};
+  StepNews news;
+  news.pass = pass;
   const auto found = passes_.find(pass);
   if (found == passes_.end()) return news;
   bool all_ended = true, any = false;
@@ -29,6 +30,7 @@ StepNews StepGate::news(std::uint32_t pass) const {
     const std::uint64_t steps = known ? known->steps : 0;
     news.least = any ? std::min(news.least, steps) : steps;
     news.most = std::max(news.most, steps);
+    if (known && known->ended) news.bound = std::min(news.bound, steps);
     any = true;
     all_ended = all_ended && known && known->ended;
   }
@@ -44,8 +46,8 @@ StepVerdict step_verdict(Ends ends, std::uint64_t step, const StepReport& own,
   const bool same = news.pass == own.pass;
   if (ends == Ends::kDrop) {
     if (own.ended && !has) return StepVerdict::kEnd;  // the least is no more than its own
-    if (same && has && step < news.least) return StepVerdict::kGive;
-    return same && news.final ? StepVerdict::kEnd : StepVerdict::kWait;
+    if (same && step >= news.bound) return StepVerdict::kEnd;
+    return same && has && step < news.least ? StepVerdict::kGive : StepVerdict::kWait;
   }
   if (has) return StepVerdict::kGive;
   if (!own.ended || !same) return StepVerdict::kWait;

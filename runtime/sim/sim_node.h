@@ -98,6 +98,7 @@ class SimNode final : public FeederNode {
   void perform(const cluster::DeliverWorkerGone& effect);
   void perform(const cluster::PublishOutputs& effect);
   void perform(const cluster::ShipLogsTo&) {}
+  void perform(const cluster::DeliverCommit&) {}  // its programs commit nothing yet
   void arm();
 
   // processes; each step finds its process again by pid, for it may be gone

@@ -62,7 +62,8 @@ struct FeederLease {
   bool resync = false;
   std::vector<io::SplitKey> held;  ///< resync, held: io::Ledger::resync
   std::vector<io::SplitKey> done;
-};  ///< read and released; with splits_max 0 the news alone
+  std::vector<io::StepReport> steps;  ///< lanes
+};  ///< done: read and released; with splits_max 0 the news alone
 struct FeederGone {
   TaskId consumer;
 };  ///< after DropConsumer: all that it did has been said
@@ -70,8 +71,14 @@ struct FeederGone {
 struct PsReport {
   std::string report;  ///< wire::encode(ps::CutReport)
 };
+/// user -> agent: all that was taken of these inputs, as one with the other ranks
+struct CommitInputs {
+  std::uint64_t request = 0;
+  std::string tag;
+  std::vector<io::InputCursor> inputs;
+};
 using ToServer = std::variant<Hello, Ready, ReportProgress, EnterBarrier, OpenInput, FeederFiles,
-                              FeederLease, FeederGone, PsReport>;
+                              FeederLease, FeederGone, PsReport, CommitInputs>;
 
 // ---- agent -> process
 /// To a shard host: begin with this checkpoint. folder "" = with empty tables.
@@ -88,6 +95,8 @@ struct Welcome {
   ps::PsView ps;  ///< shards of the job, empty when it has none
   std::vector<io::InputSpec> inputs;
   RestoreFrom restore;
+  std::uint64_t commit_number = 0;  ///< the role's last, of an earlier generation; 0 = none
+  std::string commit_tag;
 };
 struct Refused {
   Errc code{};
@@ -124,6 +133,12 @@ struct FeederReply {
   std::string error_context;
   io::LeaseAnswer answer;
 };
+struct Committed {
+  std::uint64_t request = 0;
+  std::uint64_t number = 0;  ///< of the job's commits
+  Errc error{};
+  std::string error_context;
+};
 /// end in good order: a TERM follows after the grace
 struct StopNow {};
 /// Whoever calls a checkpoint -> shard host.
@@ -131,6 +146,6 @@ struct PsOrder {
   std::string order;  ///< wire::encode(ps::CutOrder)
 };
 using ToClient = std::variant<Welcome, Refused, BarrierPassed, InputAt, WorkerLeft, AdmitConsumer,
-                              DropConsumer, FeederReply, StopNow, PsOrder>;
+                              DropConsumer, FeederReply, StopNow, PsOrder, Committed>;
 
 }  // namespace dlrun::task

@@ -431,6 +431,7 @@ class TaskClient::Impl {
     std::uint64_t request = 0;
     if (const auto* at = std::get_if<InputAt>(&message)) request = at->request;
     if (const auto* reply = std::get_if<FeederReply>(&message)) request = reply->request;
+    if (const auto* committed = std::get_if<Committed>(&message)) request = committed->request;
     if (barrier == nullptr && request == 0) return false;
     for (const auto& call : calls_) {
       if (call->answer) continue;
@@ -560,12 +561,21 @@ Result<InputAt> TaskClient::open_input(const std::string& input, Duration timeou
   return impl_->ask<InputAt>(OpenInput{0, input}, true, timeout, "input '" + input + "'");
 }
 
-Status TaskClient::feeder_files(const TaskId& consumer, const std::string& input,
-                                std::vector<io::FileEntry> files, Duration timeout) {
-  const auto reply = impl_->ask<FeederReply>(FeederFiles{0, consumer, input, std::move(files)},
-                                             true, timeout, "files of input '" + input + "'");
-  if (!reply) return tl::unexpected(reply.error());
-  return {};
+Result<std::uint64_t> TaskClient::commit(std::string tag, std::vector<io::InputCursor> inputs,
+                                         Duration timeout) {
+  DLRUN_ASSIGN(const auto committed,
+               impl_->ask<Committed>(CommitInputs{0, std::move(tag), std::move(inputs)}, true,
+                                     timeout, "commit"));
+  return committed.number;
+}
+
+Result<io::InputStart> TaskClient::feeder_files(const TaskId& consumer, const std::string& input,
+                                                std::vector<io::FileEntry> files,
+                                                Duration timeout) {
+  DLRUN_ASSIGN(auto reply,
+               impl_->ask<FeederReply>(FeederFiles{0, consumer, input, std::move(files)}, true,
+                                       timeout, "files of input '" + input + "'"));
+  return std::move(reply.answer.start);
 }
 
 Result<io::LeaseAnswer> TaskClient::feeder_lease(FeederLease request, Duration timeout) {

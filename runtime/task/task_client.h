@@ -9,7 +9,8 @@
 ///   3: reconnect_for is over, or the agent refused us. 4: the destructor.
 /// What a reconnect does with what was under way:
 ///   - Ready and the last ReportProgress are state: they are sent again;
-///   - barrier(), open_input() and feeder_files() are repeated as they were: they are idempotent;
+///   - barrier(), open_input(), commit() and feeder_files() are repeated as they were: they are
+///     idempotent;
 ///   - feeder_lease() ends with kUnavailable: ask again with resync = true and what the consumer
 ///     holds;
 /// Errors: kUnavailable (Closed, or lost while waiting), kDeadlineExceeded, kPermissionDenied
@@ -72,12 +73,16 @@ class TaskClient {
   /// The next message that answers no call. StopNow comes here too.
   Result<ToClient> receive(Duration timeout);
 
-  // Calls. Each waits for its own answer; an InputAt or FeederReply that carries an error becomes
+  // Calls. Each waits for its own answer; an InputAt, FeederReply or Committed that carries an error becomes
   // that error.
   Status barrier(const std::string& name, Duration timeout);
   Result<InputAt> open_input(const std::string& input, Duration timeout);
-  Status feeder_files(const TaskId& consumer, const std::string& input,
-                      std::vector<io::FileEntry> files, Duration timeout);
+  /// One with those of the other ranks; the number of the commit. An error is the outcome for all
+  /// of them, but kDeadlineExceeded and kUnavailable: then it may have been made.
+  Result<std::uint64_t> commit(std::string tag, std::vector<io::InputCursor> inputs,
+                               Duration timeout);
+  Result<io::InputStart> feeder_files(const TaskId& consumer, const std::string& input,
+                                      std::vector<io::FileEntry> files, Duration timeout);
   /// `request.request` is set here.
   Result<io::LeaseAnswer> feeder_lease(FeederLease request, Duration timeout);
 

@@ -37,12 +37,14 @@ constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 std::uint64_t request_of(const ToClient& m) {
   if (const auto* at = std::get_if<InputAt>(&m)) return at->request;
   if (const auto* reply = std::get_if<FeederReply>(&m)) return reply->request;
+  if (const auto* committed = std::get_if<Committed>(&m)) return committed->request;
   return 0;
 }
 std::uint64_t request_of(const ToServer& m) {
   if (const auto* open = std::get_if<OpenInput>(&m)) return open->request;
   if (const auto* files = std::get_if<FeederFiles>(&m)) return files->request;
   if (const auto* lease = std::get_if<FeederLease>(&m)) return lease->request;
+  if (const auto* commit = std::get_if<CommitInputs>(&m)) return commit->request;
   return 0;
 }
 

@@ -36,7 +36,7 @@ std::vector<std::vector<std::uint64_t>> run(Ends ends, const std::vector<std::ui
     const StepReport own{c.pass, c.read, ended};
     switch (rng.below(3)) {
       case 0:
-        c.read = std::min(lengths[rank], c.read + rng.below(4));
+        c.read = std::max(c.read, std::min({lengths[rank], c.read + rng.below(4), c.step + 5}));
         break;
       case 1:
         if (c.before) gate.report(rank, *c.before);
@@ -86,20 +86,21 @@ TEST(StepGate, EveryConsumerTakesAsManyStepsAsTheRuleSays) {
 }
 
 TEST(StepGate, WhatIsKnownOnlyGrowsAndNobodyWaitsForWhoIsGone) {
+  constexpr std::uint64_t kNone = ~0ull;
   StepGate gate(2);
-  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 0, false}));
+  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 0, kNone, false}));
   gate.report(0, {0, 5, false});
   gate.report(0, {0, 3, false});
-  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 5, false}));
+  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 5, kNone, false}));
   gate.report(0, {0, 6, true});
   gate.report(0, {0, 9, false});
-  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 6, false}));
+  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 6, 6, false}));
   gate.gone(1);
-  EXPECT_EQ(gate.news(0), (StepNews{0, 6, 6, true}));
+  EXPECT_EQ(gate.news(0), (StepNews{0, 6, 6, 6, true}));
   gate.report(1, {0, 4, true});
-  EXPECT_EQ(gate.news(0), (StepNews{0, 4, 6, true})) << "said before it went";
+  EXPECT_EQ(gate.news(0), (StepNews{0, 4, 6, 4, true})) << "said before it went";
   for (std::uint32_t pass = 1; pass <= StepGate::kPasses; ++pass) gate.report(0, {pass, 1, true});
-  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 0, false})) << "forgotten";
+  EXPECT_EQ(gate.news(0), (StepNews{0, 0, 0, kNone, false})) << "forgotten";
 }
 
 }  // namespace

@@ -58,7 +58,10 @@ AgentEffects on(AgentCore& core, TaskFiles& e, Now now) {
 }
 AgentEffects on(AgentCore& core, TaskLease& e, Now now) {
   return core.on_lease(e.consumer, e.input, e.splits_max, e.request, e.resync, std::move(e.held),
-                       std::move(e.done), now);
+                       std::move(e.done), now, std::move(e.steps));
+}
+AgentEffects on(AgentCore& core, TaskCommits& e, Now now) {
+  return core.on_commit(e.task, e.id, std::move(e.tag), std::move(e.inputs), now);
 }
 AgentEffects on(AgentCore& core, TaskPublishing& e, Now now) {
   return core.on_publishing(e.task, e.epoch, e.progress, now);

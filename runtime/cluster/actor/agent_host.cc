@@ -228,6 +228,8 @@ class AgentHost::Impl {
     welcome.job_name = task.prepare.job_name;
     welcome.ps = task.start->ps;
     welcome.inputs = task.prepare.inputs;
+    welcome.commit_number = task.prepare.commit_number;
+    welcome.commit_tag = task.prepare.commit_tag;
     return server_->open(task.prepare.task, task.prepare.token, std::move(welcome));
   }
 
@@ -322,6 +324,15 @@ class AgentHost::Impl {
     reply.error_context = std::move(effect.reply.error_context);
     reply.answer = std::move(effect.reply.answer);
     (void)server_->send(*feeder, task::PeerKind::kFeeder, std::move(reply));
+  }
+
+  void perform(DeliverCommit& effect) {
+    task::Committed committed;
+    committed.request = effect.done.id;
+    committed.number = effect.done.number;
+    committed.error = effect.done.error;
+    committed.error_context = std::move(effect.done.error_context);
+    (void)server_->send(effect.done.task, std::move(committed));
   }
 
   void perform(DeliverWorkerGone& effect) {
@@ -459,7 +470,11 @@ class AgentHost::Impl {
   void on(const TaskId& id, task::PeerKind, task::FeederLease& m) {
     if (may_speak_for(id, m.consumer))
       emit(TaskLease{m.consumer, m.input, m.splits_max, m.request, m.resync, std::move(m.held),
-                     std::move(m.done)});
+                     std::move(m.done), std::move(m.steps)});
+  }
+  void on(const TaskId& id, task::PeerKind, task::CommitInputs& m) {
+    if (!feeders_->is_feeder(id))
+      emit(TaskCommits{id, m.request, std::move(m.tag), std::move(m.inputs)});
   }
   void on(const TaskId& id, task::PeerKind, const task::FeederGone& m) {
     if (may_speak_for(id, m.consumer)) tell_end(m.consumer);

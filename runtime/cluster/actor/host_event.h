@@ -51,6 +51,13 @@ struct TaskLease {
   bool resync = false;
   std::vector<io::SplitKey> held;
   std::vector<io::SplitKey> done;
+  std::vector<io::StepReport> steps;
+};
+struct TaskCommits {
+  TaskId task;
+  std::uint64_t id = 0;
+  std::string tag;
+  std::vector<io::InputCursor> inputs;
 };
 struct TaskPublishing {
   TaskId task;
@@ -63,6 +70,7 @@ struct TaskPublished {
   Status status;
 };
 using HostEvent = std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress,
-                               TaskAtBarrier, TaskFiles, TaskLease, TaskPublishing, TaskPublished>;
+                               TaskAtBarrier, TaskFiles, TaskLease, TaskPublishing, TaskPublished,
+                               TaskCommits>;
 
 }  // namespace dlrun::cluster

@@ -15,6 +15,9 @@ std::string key_of(const char* kind, const TaskId& task, const std::string& name
 std::string barrier_key(const TaskId& task, const std::string& name, std::uint64_t round) {
   return key_of("barrier", task, name, round);
 }
+std::string commit_key(const TaskId& task, std::uint64_t id) {
+  return key_of("commit", task, "", id);
+}
 std::string request_key(const TaskId& task, std::uint64_t request) {
   return key_of("lease", task, "", request);
 }
@@ -23,6 +26,7 @@ const TaskId* task_of(const FromAgent& message) {
   if (const auto* m = std::get_if<BarrierArrive>(&message)) return &m->task;
   if (const auto* m = std::get_if<InputFiles>(&message)) return &m->task;
   if (const auto* m = std::get_if<LeaseSplits>(&message)) return &m->task;
+  if (const auto* m = std::get_if<CommitInputs>(&message)) return &m->task;
   return nullptr;
 }
 
@@ -294,6 +298,11 @@ void AgentCore::on(const LeaseReply& message, Now) {
   tell_end_when_all_is_told(message.task, message.epoch);
 }
 
+void AgentCore::on(const CommitDone& message, Now) {
+  if (pending_.erase(commit_key(message.task, message.id)) != 0)
+    out_.push_back(DeliverCommit{message});
+}
+
 void AgentCore::tell_end_when_all_is_told(const TaskId& id, Epoch epoch) {
   const Task* task = find(id, epoch);
   if (task != nullptr && task->state == TaskState::kEnded && !splits_pending(id)) update(*task);
@@ -541,7 +550,7 @@ AgentEffects AgentCore::on_files(const TaskId& consumer, const std::string& inpu
 AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& input,
                                  std::uint32_t splits_max, std::uint64_t request, bool resync,
                                  std::vector<io::SplitKey> held, std::vector<io::SplitKey> done,
-                                 Now now) {
+                                 Now now, std::vector<io::StepReport> steps) {
   const auto it = tasks_.find(consumer);
   if (it == tasks_.end() || (it->second.state == TaskState::kEnded && splits_max > 0)) {
     out_.push_back(DeliverLease{LeaseReply{
@@ -558,9 +567,30 @@ AgentEffects AgentCore::on_lease(const TaskId& consumer, const std::string& inpu
   const Epoch epoch = it->second.prepare.epoch;
   if (!repeat(request_key(consumer, request),
               LeaseSplits{consumer, epoch, input, splits_max, request, resync, std::move(held),
-                          std::move(done)},
+                          std::move(done), std::move(steps)},
               now))
     refuse(consumer, epoch, request);
+  return take();
+}
+
+AgentEffects AgentCore::on_commit(const TaskId& id, std::uint64_t commit, std::string tag,
+                                  std::vector<io::InputCursor> inputs, Now now) {
+  const auto it = tasks_.find(id);
+  if (it == tasks_.end() || it->second.state == TaskState::kEnded) {
+    out_.push_back(DeliverCommit{
+        CommitDone{id, {}, commit, 0, Errc::kStaleEpoch, to_string(id) + " does not run here"}});
+    return take();
+  }
+  std::erase_if(pending_, [&](const auto& entry) {
+    const auto* older = std::get_if<CommitInputs>(&entry.second.message);
+    return older != nullptr && older->task == id && older->id != commit;
+  });
+  const Epoch epoch = it->second.prepare.epoch;
+  if (!repeat(commit_key(id, commit),
+              CommitInputs{id, epoch, commit, std::move(tag), std::move(inputs)}, now))
+    out_.push_back(DeliverCommit{
+        CommitDone{id, epoch, commit, 0, Errc::kOverloaded,
+                   "this node has " + std::to_string(settings_.requests_max) + " requests open"}});
   return take();
 }
 

@@ -88,6 +88,9 @@ struct DeliverBarrier {
   std::string name;
   std::uint64_t round = 0;
 };
+struct DeliverCommit {
+  CommitDone done;
+};  ///< to the process of the task that asked
 struct DeliverLease {
   LeaseReply reply;
 };  ///< to the feeder of the consumer reply.task, also the answer to files
@@ -107,7 +110,7 @@ struct ShipLogsTo {
 };
 using AgentEffect =
     std::variant<SendToCoordinator, PrepareDir, SpawnShim, SignalShim, CleanTask, DeliverBarrier,
-                 DeliverLease, DeliverWorkerGone, PublishOutputs, ShipLogsTo>;
+                 DeliverLease, DeliverWorkerGone, PublishOutputs, ShipLogsTo, DeliverCommit>;
 using AgentEffects = std::vector<AgentEffect>;
 
 /// A task found on disk by a new agent process: its shim runs, or left its end.
@@ -153,7 +156,11 @@ class AgentCore {
                         std::vector<io::FileEntry> files, std::uint64_t request, Now now);
   AgentEffects on_lease(const TaskId& consumer, const std::string& input, std::uint32_t splits_max,
                         std::uint64_t request, bool resync, std::vector<io::SplitKey> held,
-                        std::vector<io::SplitKey> done, Now now);
+                        std::vector<io::SplitKey> done, Now now,
+                        std::vector<io::StepReport> steps = {});
+  /// `id`: of this call alone. One of a task at a time: an older one is given up.
+  AgentEffects on_commit(const TaskId& task, std::uint64_t id, std::string tag,
+                         std::vector<io::InputCursor> inputs, Now now);
 
   struct Task {
     PrepareTask prepare;
@@ -195,6 +202,7 @@ class AgentCore {
   void on(const TaskEndAck& message, Now now);
   void on(const HeartbeatAck& message, Now now);
   void on(const CommitOutputs& message, Now now);
+  void on(const CommitDone& message, Now now);
 
   void spawn(Task& task);
   void runs(Task& task, TaskState state);

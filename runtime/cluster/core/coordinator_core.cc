@@ -284,6 +284,10 @@ void CoordinatorCore::refuse_stale(const NodeId& from, const FromAgent& message,
                  out_.push_back(SendToAgent{
                      from, LeaseReply{m.task, m.epoch, m.request, Errc::kStaleEpoch, why, {}}});
                },
+               [&](const CommitInputs& m) {
+                 out_.push_back(SendToAgent{
+                     from, CommitDone{m.task, m.epoch, m.id, 0, Errc::kStaleEpoch, why}});
+               },
                [&](const InputFiles& m) {
                  out_.push_back(SendToAgent{
                      from, LeaseReply{m.task, m.epoch, m.request, Errc::kStaleEpoch, why, {}}});

@@ -37,7 +37,7 @@ std::string_view kind_of(const Event& event) {
       "term_started",   "baseline",    "node_joined",   "node_state_changed", "job_submitted",
       "job_placed",     "job_state",   "task_ended",    "job_kill_requested", "generation_ended",
       "job_ended",      "input_files", "splits_leased", "barrier_met",        "job_held",
-      "commit_granted", "task_warned", "job_snapshot"};
+      "commit_granted", "task_warned", "job_snapshot",  "inputs_committed"};
   static_assert(std::size(kNames) == std::variant_size_v<Event>);
   return kNames[event.index()];
 }
@@ -102,6 +102,10 @@ std::string text_of(const Event& event) {
                         " may take their places";
                },
                [](const TaskWarned& e) { return to_string(e.task) + ": " + e.text; },
+               [](const InputsCommitted& e) {
+                 return "role " + e.role + " committed its inputs, commit " +
+                        std::to_string(e.number) + (e.tag.empty() ? "" : ": " + e.tag);
+               },
                [](const JobSnapshot& e) {
                  return "inputs and barriers of generation " + std::to_string(e.generation.value);
                }},
@@ -112,16 +116,24 @@ bool is_for_people(const Event& event) {
   return !std::holds_alternative<Baseline>(event) &&
          !std::holds_alternative<InputFilesSet>(event) &&
          !std::holds_alternative<SplitsLeased>(event) &&
-         !std::holds_alternative<BarrierMet>(event) && !std::holds_alternative<JobSnapshot>(event);
+         !std::holds_alternative<BarrierMet>(event) &&
+         !std::holds_alternative<JobSnapshot>(event) &&
+         !std::holds_alternative<InputsCommitted>(event);
 }
 
 bool supersedes(const Event& event) {
   return std::holds_alternative<JobSnapshot>(event) ||
-         std::holds_alternative<GenerationEnded>(event) || std::holds_alternative<JobEnded>(event);
+         std::holds_alternative<GenerationEnded>(event) ||
+         std::holds_alternative<JobEnded>(event) || std::holds_alternative<InputsCommitted>(event);
 }
 
 bool is_superseded(const Event& earlier, const Event& later) {
   if (!supersedes(later) || job_of(earlier) != job_of(later)) return false;
+  const auto* commit = std::get_if<InputsCommitted>(&earlier);
+  const auto* next = std::get_if<InputsCommitted>(&later);
+  if (commit != nullptr)  // outlives snapshots and generations
+    return std::holds_alternative<JobEnded>(later) || (next != nullptr && next->role == commit->role);
+  if (next != nullptr) return false;
   if (std::holds_alternative<InputFilesSet>(earlier))  // a snapshot leaves the files out
     return !std::holds_alternative<JobSnapshot>(later);
   return std::holds_alternative<SplitsLeased>(earlier) ||

@@ -151,6 +151,27 @@ struct SplitsLeased {
   friend bool operator==(const SplitsLeased&, const SplitsLeased&) = default;
 };
 
+/// The ranks of `role` committed what they took of their inputs, at one point of the program: the
+/// next generation begins there. Durable before any of them is told; stands for every earlier one
+/// of the role, and outlives its generation.
+struct InputsCommitted {
+  JobId job;
+  Generation generation;
+  std::string role;
+  std::uint64_t number = 0;  ///< of the job's commits, from 1
+  std::string tag;
+  struct Entered {
+    std::uint32_t rank = 0;
+    std::uint64_t id = 0;  ///< of its call: a repeat is told from the next
+    friend bool operator==(const Entered&, const Entered&) = default;
+  };
+  std::vector<Entered> ranks;
+  /// Of every input that the role ever committed: of those not named now, as before.
+  std::vector<io::LedgerState> inputs;
+  WallTime at;
+  friend bool operator==(const InputsCommitted&, const InputsCommitted&) = default;
+};
+
 /// The ranks of `role` met at barrier `name` for the `round`-th time. Durable before any of them is
 /// told.
 struct BarrierMet {
@@ -220,12 +241,12 @@ struct TaskWarned {
 using Event = std::variant<TermStarted, Baseline, NodeJoined, NodeStateChanged, JobSubmitted,
                            JobPlaced, JobStateChanged, TaskEnded, JobKillRequested, GenerationEnded,
                            JobEnded, InputFilesSet, SplitsLeased, BarrierMet, JobHeld,
-                           CommitGranted, TaskWarned, JobSnapshot>;
+                           CommitGranted, TaskWarned, JobSnapshot, InputsCommitted>;
 
 JobId job_of(const Event& event);              ///< {0} = cluster
 std::string_view kind_of(const Event& event);  ///< "job_submitted", ...
 std::string text_of(const Event& event);       ///< one line for a person
-/// False for records that only machines read (inputs, barriers, snapshots, baselines).
+/// False for records that only machines read (inputs, commits, barriers, snapshots, baselines).
 bool is_for_people(const Event& event);
 /// `earlier` says nothing any more once `later`, of the same job and behind it in the log, is
 /// durable: it may go. Never for what people read.

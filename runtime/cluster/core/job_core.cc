@@ -236,6 +236,8 @@ void JobCore::begin_generation(Now now) {
   ps_view_.reset();
   due_at_ = now.at;
   barriers_.clear();
+  committing_.clear();
+  refused_.clear();
   answered_.clear();
   commits_.clear();
   commit_kill_.reset();
@@ -277,6 +279,7 @@ void JobCore::evaluate(Now now) {
       stop_all(Cause::kStopped, settings_.service_grace, now);
       break;
     case Verdict::kFailed:
+      refuse_commits("the generation ends: " + record_.reason);
       stop_all(Cause::kSibling, spec.failure_grace, now);
       break;
     case Verdict::kKilled:
@@ -351,6 +354,7 @@ void JobCore::end_task(std::size_t index, TaskEnd end, Now now) {
   drop_consumer(index);
   if (settings_.bugs.has("gone_told_before_durable")) tell_gone(index, now);
   check_barriers(id.role);
+  check_commit(id.role, now);
   report_due_ = true;
 }
 
@@ -548,11 +552,18 @@ void JobCore::set_state(JobState state) {
 }
 
 void JobCore::record_event(Event event, std::vector<JobEffect> then) {
-  const bool grows =
-      std::holds_alternative<SplitsLeased>(event) || std::holds_alternative<BarrierMet>(event);
-  record_.apply(event);
+  record_events({std::move(event)}, std::move(then));
+}
+
+void JobCore::record_events(std::vector<Event> events, std::vector<JobEffect> then) {
+  bool grows = false;
+  for (const Event& event : events) {
+    grows = grows || std::holds_alternative<SplitsLeased>(event) ||
+            std::holds_alternative<BarrierMet>(event);
+    record_.apply(event);
+  }
   record_.ledger_ops.clear();  // applied already; kept during replay only
-  gate_.stage({record_.id, false, {std::move(event)}, std::move(then), {}});
+  gate_.stage({record_.id, false, std::move(events), std::move(then), {}});
   // Not after an end: what the task held is given back only then. Not without a ledger that should
   // be there: its state would be lost for good.
   const std::uint64_t after = std::max(settings_.snapshot_after, record_.snapshot_weight);

@@ -48,8 +48,8 @@
 /// and other epochs are refused.
 /// Errors: requests of another epoch are answered kStaleEpoch where they have an answer. Never
 /// throws.
-/// Bounds: kBarriersMax barrier names, one lease answer per consumer and input, repeats by backoff:
-/// see JobSettings.
+/// Bounds: kBarriersMax barrier names, one lease answer per consumer and input, one commit of each
+/// task, repeats by backoff: see JobSettings.
 /// Cost: O(roles) per event, O(tasks) when commands are due, when a barrier is met, and per report.
 /// Threads: single owner (a job actor).
 
@@ -230,6 +230,7 @@ class JobCore {
   void on_task(const NodeId& from, const LeaseSplits& lease, Now now);
   void on_task(const NodeId& from, const WorkerGoneAck& ack, Now now);
   void on_task(const NodeId& from, const OutputsCommitted& committed, Now now);
+  void on_task(const NodeId& from, const CommitInputs& commit, Now now);
   void on_task(const NodeId&, const Register&, Now) {}
   void on_task(const NodeId&, const Heartbeat&, Now) {}
 
@@ -262,6 +263,10 @@ class JobCore {
   bool may_start(const RoleSpec& role) const;
   void check_barrier(const BarrierSet::Key& key);
   void check_barriers(const std::string& role);
+  void check_commit(const std::string& role, Now now);
+  void refuse_commit(const std::string& role, Errc code, const std::string& why);
+  void refuse_commits(const std::string& why);  ///< of every role
+  std::uint32_t world_of(std::size_t index) const;  ///< ranks of its role
   void make_ledger();
   void replay(const InputFilesSet& op);
   void replay(const SplitsLeased& op);
@@ -299,6 +304,8 @@ class JobCore {
 
   /// A snapshot follows when it is time.
   void record_event(Event event, std::vector<JobEffect> then = {});
+  /// All on disk, or none.
+  void record_events(std::vector<Event> events, std::vector<JobEffect> then);
   void send(std::size_t index, ToAgent message);
   void send_after_durable(std::size_t index, ToAgent message);
 
@@ -315,6 +322,10 @@ class JobCore {
   TimePoint due_at_{};                         ///< nothing is to be sent to a task before
   mutable std::optional<ps::PsView> ps_view_;  ///< until a task tells other sockets
   BarrierSet barriers_;
+  /// Who stands at a commit, by role and index. A core that is rebuilt begins without: agents
+  /// repeat themselves.
+  std::map<std::string, std::map<std::size_t, CommitInputs>> committing_;
+  std::map<std::size_t, CommitDone> refused_;  ///< the last of a task, for its repeats
   std::map<std::size_t, Commit> commits_;  ///< by index of the task; those not yet answered
   std::set<std::string> inputs_set_;
   std::map<std::pair<std::size_t, std::string>, LeaseReply>

@@ -86,6 +86,12 @@ void JobCore::replay(const TaskEnded& op) {
 void JobCore::drop_consumer(std::size_t index) {
   if (ledger_) ledger_->drop_consumer(record_.tasks[index].task);
   std::erase_if(answered_, [&](const auto& entry) { return entry.first.first == index; });
+  for (auto& [role, entered] : committing_) entered.erase(index);
+}
+
+std::uint32_t JobCore::world_of(std::size_t index) const {
+  return static_cast<std::uint32_t>(
+      record_.index.range_of(record_.index.role_at(index)).size());
 }
 
 std::optional<std::size_t> JobCore::live_task(const TaskId& task, Epoch of, Errc& error,
@@ -127,16 +133,29 @@ void JobCore::on_task(const NodeId& from, const InputFiles& files, Now) {
   if (!ledger_)
     return refuse_lease(from, files.task, files.epoch, files.request, no_ledger().code,
                         no_ledger().context);
-  const Status status = ledger_->set_files(files.input, files.files);
-  if (!status)
-    return refuse_lease(from, files.task, files.epoch, files.request, status.error().code,
-                        status.error().context);
-  const JobEffect reply =
-      SendToAgent{from, LeaseReply{files.task, files.epoch, files.request, {}, "", {}}};
-  if (inputs_set_.insert(files.input).second)
-    record_event(InputFilesSet{record_.id, record_.generation, files.input, files.files}, {reply});
-  else
+  const bool first = inputs_set_.count(files.input) == 0;
+  const io::LedgerState* committed = first ? record_.committed(files.input) : nullptr;
+  Status status = ledger_->set_files(files.input, files.files);
+  if (status && committed != nullptr) status = ledger_->restore(*committed);
+  Result<io::InputStart> start = io::InputStart{};
+  if (status) start = ledger_->start(files.input, files.task, world_of(*index));
+  if (!status || !start) {
+    const Error& why = status ? start.error() : status.error();
+    return refuse_lease(from, files.task, files.epoch, files.request, why.code, why.context);
+  }
+  LeaseReply answer{files.task, files.epoch, files.request, {}, "", {}};
+  answer.answer.start = std::move(*start);
+  const JobEffect reply = SendToAgent{from, std::move(answer)};
+  if (!first) {
     gate_.stage({record_.id, false, {}, {reply}, {}});
+    return;
+  }
+  inputs_set_.insert(files.input);
+  std::vector<Event> events{
+      InputFilesSet{record_.id, record_.generation, files.input, files.files}};
+  // A replay begins there too, whatever is committed until then.
+  if (committed != nullptr) events.emplace_back(snapshot());
+  record_events(std::move(events), {reply});
 }
 
 void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
@@ -159,6 +178,14 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
                       lease.resync, lease.held,  lease.done};
   if (settings_.bugs.has("split_done_not_recorded")) record.done.clear();
   LeaseReply reply{lease.task, lease.epoch, lease.request, {}, "", {}};
+  if (!lease.steps.empty()) {
+    Result<io::StepNews> news =
+        ledger_->steps(lease.input, lease.task, world_of(*index), lease.steps);
+    if (!news)
+      return refuse_lease(from, lease.task, lease.epoch, lease.request, news.error().code,
+                          news.error().context);
+    reply.answer.steps = *news;
+  }
   if (record_.verdict == Verdict::kFailed) {
     reply.answer.state = io::LeaseState::kWait;  // what the lost one held goes to nobody any more
   } else if (lease.splits_max > 0) {

@@ -32,8 +32,12 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
   message.resources = role.resources;
   message.slot = placed.slot;
   message.token = tokens_.issue(task_purpose(placed.task), epoch());
-  message.world =
-      static_cast<std::uint32_t>(record_.index.range_of(record_.index.role_at(index)).size());
+  message.world = world_of(index);
+  if (const auto commit = record_.commits.find(role.name);
+      commit != record_.commits.end() && commit->second.generation < record_.generation) {
+    message.commit_number = commit->second.number;
+    message.commit_tag = commit->second.tag;
+  }
   message.inputs = spec.inputs;
   message.time_limit = spec.time_limit;
   if (role.time_limit > Duration::zero())

@@ -102,6 +102,18 @@ bool JobRecord::moves() const {
   return first_failed && port_taken(ends.at(*first_failed).end) && moved < kMovesMax;
 }
 
+const io::LedgerState* JobRecord::committed(const std::string& input) const {
+  const io::LedgerState* found = nullptr;
+  std::uint64_t number = 0;
+  for (const auto& [role, commit] : commits)
+    for (const io::LedgerState& state : commit.inputs)
+      if (state.input == input && commit.number > number) {
+        found = &state;
+        number = commit.number;
+      }
+  return found;
+}
+
 void JobRecord::apply(const Event& event) {
   if (const auto* e = std::get_if<JobPlaced>(&event)) {
     if (e->job != id || e->generation != generation || !tasks.empty()) return;
@@ -172,6 +184,8 @@ void JobRecord::apply(const Event& event) {
     if (e->consumer.job != id || e->consumer.generation != generation) return;
     ++since_snapshot;
     ledger_ops.emplace_back(*e);
+  } else if (const auto* e = std::get_if<InputsCommitted>(&event)) {
+    if (e->job == id) commits[e->role] = *e;
   } else if (const auto* e = std::get_if<JobSnapshot>(&event)) {
     if (e->job != id || e->generation != generation) return;
     since_snapshot = 0;
@@ -298,6 +312,16 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     f.add(input.bad_records_max);
     // Added later, and only where they are said: what was recorded before stays the same.
     if (input.on_bad_record == io::OnBadRecord::kQuarantine) f.add(input.quarantine);
+    if (input.mode != io::Mode::kDynamic || !input.weights.empty()) {
+      f.add(number(input.mode));
+      f.add(number(input.static_by));
+      f.add(number(input.lanes));
+      f.add(number(input.ends));
+      f.add(input.skip_batches);
+      f.add(input.take_batches);
+      f.add(std::uint64_t{input.weights.size()});
+      for (const std::uint32_t weight : input.weights) f.add(number(weight));
+    }
     if (!io::is_table(input.format)) continue;
     f.add(input.record_bytes_max);
     f.add(std::uint64_t{input.columns.size()});

@@ -67,6 +67,8 @@ struct JobRecord {
   std::map<BarrierKey, std::uint64_t> barriers_met;        ///< the last round met
   /// of the first meeting; the oldest beyond kBarriersMax go
   std::deque<BarrierKey> barrier_order;
+  /// By role; across generations.
+  std::map<std::string, InputsCommitted> commits;
   std::vector<LedgerOp> ledger_ops;  ///< of this generation; kept during replay only
   /// Leases and barriers recorded in this generation since it began or its last snapshot.
   std::uint64_t since_snapshot = 0;
@@ -79,6 +81,8 @@ struct JobRecord {
   const RoleSpec& role_of(std::size_t task) const;                ///< of tasks[task]
   /// The generation ends because of a port that another program has, and gets other ports.
   bool moves() const;
+  /// Where the input begins in a new generation: what the last commit says of it. nullptr = anew.
+  const io::LedgerState* committed(const std::string& input) const;
   bool all_ended() const { return !tasks.empty() && ends.size() == tasks.size(); }
 
   JobRecord() = default;

@@ -206,6 +206,9 @@ struct PrepareTask {
   bool cwd_required = false;  ///< cwd was asked for: where it is missing the task does not start
   Rlimits rlimits;
   Duration grace{std::chrono::seconds(30)};  ///< TERM to KILL at the time limit
+  /// What its role committed last, in an earlier generation; 0 = nothing.
+  std::uint64_t commit_number = 0;
+  std::string commit_tag;
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
@@ -243,6 +246,16 @@ struct BarrierDone {
   std::uint64_t round = 0;
   friend bool operator==(const BarrierDone&, const BarrierDone&) = default;
 };
+/// Of the commit `id`. `error` zero: it is on record, `number` says which of the job's it is.
+struct CommitDone {
+  TaskId task;
+  Epoch epoch;
+  std::uint64_t id = 0;
+  std::uint64_t number = 0;
+  Errc error{};
+  std::string error_context;
+  friend bool operator==(const CommitDone&, const CommitDone&) = default;
+};
 struct LeaseReply {
   TaskId task;
   Epoch epoch;
@@ -276,7 +289,7 @@ struct CommitOutputs {
 };
 
 using ToAgent = std::variant<RegisterAck, PrepareTask, StartTask, StopTask, WorkerGone, BarrierDone,
-                             LeaseReply, TaskEndAck, HeartbeatAck, CommitOutputs>;
+                             LeaseReply, TaskEndAck, HeartbeatAck, CommitOutputs, CommitDone>;
 
 // ---- agent -> coordinator
 
@@ -354,8 +367,20 @@ struct LeaseSplits {
   bool resync = false;
   std::vector<io::SplitKey> held;
   std::vector<io::SplitKey> done;
+  std::vector<io::StepReport> steps;  ///< lanes: the pass before and this one
   friend bool operator==(const LeaseSplits&, const LeaseSplits&) = default;
 };  ///< resync, held: call Ledger::resync first
+
+/// A rank stands at a commit: it has taken `inputs`. `id` is one of this call alone, repeated until
+/// CommitDone of it.
+struct CommitInputs {
+  TaskId task;
+  Epoch epoch;
+  std::uint64_t id = 0;
+  std::string tag;
+  std::vector<io::InputCursor> inputs;  ///< those that it opened
+  friend bool operator==(const CommitInputs&, const CommitInputs&) = default;
+};
 
 /// The agent has passed WorkerGone on to the shard host.
 struct WorkerGoneAck {
@@ -379,6 +404,6 @@ struct OutputsCommitted {
 };
 
 using FromAgent = std::variant<Register, Heartbeat, TaskUpdate, Progress, BarrierArrive, InputFiles,
-                               LeaseSplits, WorkerGoneAck, OutputsCommitted>;
+                               LeaseSplits, WorkerGoneAck, OutputsCommitted, CommitInputs>;
 
 }  // namespace dlrun::cluster
