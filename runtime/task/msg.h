@@ -63,7 +63,7 @@ struct FeederLease {
   std::vector<io::SplitKey> held;  ///< resync, held: io::Ledger::resync
   std::vector<io::SplitKey> done;
   std::vector<io::StepReport> steps;  ///< lanes
-};  ///< done: read and released; with splits_max 0 the news alone
+};                                    ///< done: read and released; with splits_max 0 the news alone
 struct FeederGone {
   TaskId consumer;
 };  ///< after DropConsumer: all that it did has been said

@@ -26,6 +26,7 @@ struct FileEntry {
   uri @0 :Data;
   sizeBytes @1 :UInt64;
   etag @2 :Data;
+  source @3 :UInt32;
 }
 
 struct Split {
@@ -35,6 +36,7 @@ struct Split {
   etag @3 :Data;
   begin @4 :UInt64;
   end @5 :UInt64;
+  skipRows @6 :UInt64;
 }
 
 struct SplitKey {
@@ -42,9 +44,59 @@ struct SplitKey {
   pass @1 :UInt32;
 }
 
+struct SplitProgress {
+  splitId @0 :UInt64;
+  rows @1 :UInt64;
+  pass @2 :UInt32;
+  whole @3 :Bool;
+}
+
+struct LanePosition {
+  lane @0 :UInt32;
+  pass @1 :UInt32;
+  step @2 :UInt64;
+  split @3 :UInt64;
+  rows @4 :UInt64;
+}
+
+# How far a consumer got with an input.
+struct InputCursor {
+  input @0 :Text;
+  splits @1 :List(SplitProgress);
+  begun @2 :Bool;
+  pass @3 :UInt32;
+  step @4 :UInt64;
+  lanes @5 :List(LanePosition);
+}
+
+# Where a consumer begins.
+struct InputStart {
+  begun @0 :List(SplitProgress);
+  world @1 :UInt32;
+  pass @2 :UInt32;
+  step @3 :UInt64;
+  lanes @4 :List(LanePosition);
+}
+
+struct StepReport {
+  pass @0 :UInt32;
+  steps @1 :UInt64;
+  ended @2 :Bool;
+}
+
+struct StepNews {
+  pass @0 :UInt32;
+  least @1 :UInt64;
+  most @2 :UInt64;
+  bound @3 :UInt64 = 18446744073709551615;
+  final @4 :Bool;
+}
+
 struct LeaseAnswer {
   state @0 :UInt8;
   splits @1 :List(Split);
+  start @2 :InputStart;  # of the answer to the files
+  steps @3 :StepNews;
 }
 
 struct InputSpec {
@@ -68,6 +120,13 @@ struct InputSpec {
   recordBytesMax @17 :UInt64 = 262144;
   tokens @18 :TokenOptions;
   quarantine @19 :Data;
+  mode @20 :UInt8;
+  staticBy @21 :UInt8;
+  lanes @22 :UInt32 = 24;
+  ends @23 :UInt8;
+  skipBatches @24 :UInt64;
+  takeBatches @25 :UInt64;
+  weights @26 :List(UInt32);
 }
 
 # A column of a typed format.

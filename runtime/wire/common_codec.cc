@@ -33,10 +33,12 @@ void put(schema::FileEntry::Builder to, const io::FileEntry& from) {
   to.setUri(data_of(from.uri));
   to.setSizeBytes(from.size_bytes);
   to.setEtag(data_of(from.etag));
+  to.setSource(from.source);
 }
 
 io::FileEntry get(schema::FileEntry::Reader from) {
-  return {to_string(from.getUri()), from.getSizeBytes(), to_string(from.getEtag())};
+  return {to_string(from.getUri()), from.getSizeBytes(), to_string(from.getEtag()),
+          from.getSource()};
 }
 
 void put(schema::Split::Builder to, const io::Split& from) {
@@ -46,6 +48,7 @@ void put(schema::Split::Builder to, const io::Split& from) {
   to.setEtag(data_of(from.etag));
   to.setBegin(from.begin);
   to.setEnd(from.end);
+  to.setSkipRows(from.skip_rows);
 }
 
 io::Split get(schema::Split::Reader from) {
@@ -56,19 +59,112 @@ io::Split get(schema::Split::Reader from) {
   s.etag = to_string(from.getEtag());
   s.begin = from.getBegin();
   s.end = from.getEnd();
+  s.skip_rows = from.getSkipRows();
   return s;
+}
+
+void put(capnp::List<schema::SplitProgress>::Builder to,
+         const std::vector<io::SplitProgress>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i].setSplitId(from[i].split_id);
+    to[i].setRows(from[i].rows);
+    to[i].setPass(from[i].pass);
+    to[i].setWhole(from[i].whole != 0);
+  }
+}
+
+std::vector<io::SplitProgress> get(capnp::List<schema::SplitProgress>::Reader from) {
+  std::vector<io::SplitProgress> list;
+  list.reserve(from.size());
+  for (const auto item : from)
+    list.push_back({item.getSplitId(), item.getRows(), item.getPass(), item.getWhole() ? 1u : 0u});
+  return list;
+}
+
+void put(capnp::List<schema::LanePosition>::Builder to, const std::vector<io::LanePosition>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i].setLane(from[i].lane);
+    to[i].setPass(from[i].pass);
+    to[i].setStep(from[i].step);
+    to[i].setSplit(from[i].split);
+    to[i].setRows(from[i].rows);
+  }
+}
+
+std::vector<io::LanePosition> get(capnp::List<schema::LanePosition>::Reader from) {
+  std::vector<io::LanePosition> list;
+  list.reserve(from.size());
+  for (const auto item : from)
+    list.push_back(
+        {item.getLane(), item.getPass(), item.getStep(), item.getSplit(), item.getRows()});
+  return list;
+}
+
+void put(capnp::List<schema::InputCursor>::Builder to, const std::vector<io::InputCursor>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i].setInput(from[i].input);
+    put(to[i].initSplits(from[i].splits.size()), from[i].splits);
+    to[i].setBegun(from[i].begun);
+    to[i].setPass(from[i].pass);
+    to[i].setStep(from[i].step);
+    put(to[i].initLanes(from[i].lanes.size()), from[i].lanes);
+  }
+}
+
+std::vector<io::InputCursor> get(capnp::List<schema::InputCursor>::Reader from) {
+  std::vector<io::InputCursor> list;
+  for (const auto item : from)
+    list.push_back({to_string(item.getInput()), get(item.getSplits()), item.getBegun(),
+                    item.getPass(), item.getStep(), get(item.getLanes())});
+  return list;
+}
+
+void put(capnp::List<schema::StepReport>::Builder to, const std::vector<io::StepReport>& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    to[i].setPass(from[i].pass);
+    to[i].setSteps(from[i].steps);
+    to[i].setEnded(from[i].ended);
+  }
+}
+
+std::vector<io::StepReport> get(capnp::List<schema::StepReport>::Reader from) {
+  std::vector<io::StepReport> list;
+  for (const auto item : from) list.push_back({item.getPass(), item.getSteps(), item.getEnded()});
+  return list;
 }
 
 void put(schema::LeaseAnswer::Builder to, const io::LeaseAnswer& from) {
   to.setState(static_cast<std::uint8_t>(from.state));
   auto splits = to.initSplits(from.splits.size());
   for (std::size_t i = 0; i < from.splits.size(); ++i) put(splits[i], from.splits[i]);
+  if (!(from.start == io::InputStart{})) {
+    auto start = to.initStart();
+    put(start.initBegun(from.start.begun.size()), from.start.begun);
+    start.setWorld(from.start.world);
+    start.setPass(from.start.pass);
+    start.setStep(from.start.step);
+    put(start.initLanes(from.start.lanes.size()), from.start.lanes);
+  }
+  if (!(from.steps == io::StepNews{})) {
+    auto steps = to.initSteps();
+    steps.setPass(from.steps.pass);
+    steps.setLeast(from.steps.least);
+    steps.setMost(from.steps.most);
+    steps.setBound(from.steps.bound);
+    steps.setFinal(from.steps.final);
+  }
 }
 
 Result<io::LeaseAnswer> get(schema::LeaseAnswer::Reader from) {
   io::LeaseAnswer answer;
   DLRUN_ASSIGN(answer.state, get_enum(from.getState(), io::LeaseState::kEndOfInput, "lease state"));
   for (const auto split : from.getSplits()) answer.splits.push_back(get(split));
+  const auto start = from.getStart();
+  answer.start = {get(start.getBegun()), start.getWorld(), start.getPass(), start.getStep(),
+                  get(start.getLanes())};
+  const auto steps = from.getSteps();
+  answer.steps = {steps.getPass(), steps.getLeast(), steps.getMost(), steps.getBound(),
+                  steps.getFinal()};
   return answer;
 }
 
@@ -138,6 +234,14 @@ void put(schema::InputSpec::Builder to, const io::InputSpec& from) {
   to.setRecordBytesMax(from.record_bytes_max);
   put(to.initTokens(), from.tokens);
   to.setQuarantine(data_of(from.quarantine));
+  to.setMode(static_cast<std::uint8_t>(from.mode));
+  to.setStaticBy(static_cast<std::uint8_t>(from.static_by));
+  to.setLanes(from.lanes);
+  to.setEnds(static_cast<std::uint8_t>(from.ends));
+  to.setSkipBatches(from.skip_batches);
+  to.setTakeBatches(from.take_batches);
+  auto weights = to.initWeights(from.weights.size());
+  for (std::size_t i = 0; i < from.weights.size(); ++i) weights.set(i, from.weights[i]);
 }
 
 Result<io::InputSpec> get(schema::InputSpec::Reader from) {
@@ -167,6 +271,14 @@ Result<io::InputSpec> get(schema::InputSpec::Reader from) {
   s.record_bytes_max = from.getRecordBytesMax();
   DLRUN_ASSIGN(s.tokens, get(from.getTokens()));
   s.quarantine = to_string(from.getQuarantine());
+  DLRUN_ASSIGN(s.mode, get_enum(from.getMode(), io::Mode::kStatic, "mode of an input"));
+  DLRUN_ASSIGN(s.static_by,
+               get_enum(from.getStaticBy(), io::StaticBy::kBytes, "static parts of an input"));
+  s.lanes = from.getLanes();
+  DLRUN_ASSIGN(s.ends, get_enum(from.getEnds(), io::Ends::kWrap, "ends of an input"));
+  s.skip_batches = from.getSkipBatches();
+  s.take_batches = from.getTakeBatches();
+  for (const std::uint32_t weight : from.getWeights()) s.weights.push_back(weight);
   return s;
 }
 

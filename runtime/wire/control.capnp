@@ -60,6 +60,8 @@ struct PrepareTask {
   cwdRequired @15 :Bool;
   rlimits @16 :List(Job.Rlimit);
   graceNs @17 :Int64 = 30000000000;  # what an agent of version 0.1 waits
+  commitNumber @18 :UInt64;
+  commitTag @19 :Data;
 }
 
 struct StartTask {
@@ -113,6 +115,7 @@ struct ToAgent {
     heartbeatAck @10 :HeartbeatAck;
     obsolete11 @11 :SplitRef;  # said before leases carried `done`
     commitOutputs @12 :List(Job.OutputSpec);
+    commitDone @13 :CommitDone;
   }
 }
 
@@ -150,6 +153,20 @@ struct LeaseSplits {
   resync @3 :Bool;
   held @4 :List(Common.SplitKey);
   done @5 :List(Common.SplitKey);
+  steps @6 :List(Common.StepReport);
+}
+
+struct CommitInputs {
+  id @0 :UInt64;
+  tag @1 :Data;
+  inputs @2 :List(Common.InputCursor);
+}
+
+struct CommitDone {
+  id @0 :UInt64;
+  number @1 :UInt64;
+  error @2 :Int32;
+  errorContext @3 :Data;
 }
 
 struct OutputsCommitted {
@@ -173,5 +190,6 @@ struct FromAgent {
     obsolete9 @9 :SplitRef;  # said before leases carried `done`
     workerGoneAck @10 :Common.TaskId;
     outputsCommitted @11 :OutputsCommitted;
+    commitInputs @12 :CommitInputs;
   }
 }

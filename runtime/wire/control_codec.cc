@@ -70,6 +70,8 @@ struct PutToAgent {
     b.setCwdRequired(m.cwd_required);
     wire::put(b.initRlimits(m.rlimits.size()), m.rlimits);
     b.setGraceNs(m.grace.count());
+    b.setCommitNumber(m.commit_number);
+    b.setCommitTag(data_of(m.commit_tag));
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
@@ -100,6 +102,13 @@ struct PutToAgent {
     b.setTerm(m.term);
     b.setSequence(m.sequence);
     b.setKnown(m.known);
+  }
+  void operator()(const CommitDone& m) {
+    auto b = to.initCommitDone();
+    b.setId(m.id);
+    b.setNumber(m.number);
+    b.setError(static_cast<std::int32_t>(m.error));
+    b.setErrorContext(data_of(m.error_context));
   }
   void operator()(const CommitOutputs& m) {
     wire::put(to.initCommitOutputs(m.outputs.size()), m.outputs);
@@ -151,6 +160,13 @@ struct PutFromAgent {
     b.setResync(m.resync);
     wire::put(b.initHeld(m.held.size()), m.held);
     wire::put(b.initDone(m.done.size()), m.done);
+    wire::put(b.initSteps(m.steps.size()), m.steps);
+  }
+  void operator()(const CommitInputs& m) {
+    auto b = to.initCommitInputs();
+    b.setId(m.id);
+    b.setTag(data_of(m.tag));
+    wire::put(b.initInputs(m.inputs.size()), m.inputs);
   }
   void operator()(const WorkerGoneAck& m) { wire::put(to.initWorkerGoneAck(), m.worker); }
   void operator()(const OutputsCommitted& m) {
@@ -230,6 +246,8 @@ Result<ToAgent> get(schema_to::Reader from) {
       m.cwd_required = r.getCwdRequired();
       m.rlimits = wire::get(r.getRlimits());
       m.grace = Duration(r.getGraceNs());
+      m.commit_number = r.getCommitNumber();
+      m.commit_tag = to_string(r.getCommitTag());
       return m;
     }
     case schema_to::START_TASK: {
@@ -272,6 +290,15 @@ Result<ToAgent> get(schema_to::Reader from) {
     }
     case schema_to::OBSOLETE11:
       return fail(Errc::kUnsupported, "said before leases carried the ends of splits");
+    case schema_to::COMMIT_DONE: {
+      const auto r = from.getCommitDone();
+      return CommitDone{task,
+                        epoch,
+                        r.getId(),
+                        r.getNumber(),
+                        static_cast<Errc>(r.getError()),
+                        to_string(r.getErrorContext())};
+    }
     case schema_to::COMMIT_OUTPUTS:
       return CommitOutputs{task, epoch, wire::get(from.getCommitOutputs())};
   }
@@ -319,9 +346,19 @@ Result<FromAgent> get(schema_from::Reader from) {
     }
     case schema_from::LEASE_SPLITS: {
       const auto r = from.getLeaseSplits();
-      return LeaseSplits{
-          task,           epoch,         to_string(r.getInput()), r.getSplitsMax(),
-          r.getRequest(), r.getResync(), wire::get(r.getHeld()),  wire::get(r.getDone())};
+      return LeaseSplits{task,
+                         epoch,
+                         to_string(r.getInput()),
+                         r.getSplitsMax(),
+                         r.getRequest(),
+                         r.getResync(),
+                         wire::get(r.getHeld()),
+                         wire::get(r.getDone()),
+                         wire::get(r.getSteps())};
+    }
+    case schema_from::COMMIT_INPUTS: {
+      const auto r = from.getCommitInputs();
+      return CommitInputs{task, epoch, r.getId(), to_string(r.getTag()), wire::get(r.getInputs())};
     }
     case schema_from::OBSOLETE9:
       return fail(Errc::kUnsupported, "said before leases carried the ends of splits");

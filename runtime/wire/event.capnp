@@ -119,6 +119,10 @@ struct LedgerState {
   done @3 :UInt64;
   givenBack @4 :List(Common.SplitKey);
   held @5 :List(Held);
+  begun @6 :List(Common.SplitProgress);
+  filesDigest @7 :UInt64;
+  world @8 :UInt32;
+  lanes @9 :List(Common.LanePosition);
 
   struct Held {
     consumer @0 :Common.TaskId;
@@ -138,6 +142,20 @@ struct JobSnapshot {
     request @2 :UInt64;
     state @3 :UInt8;
     splits @4 :List(Common.SplitKey);
+  }
+}
+
+struct InputsCommitted {
+  generation @0 :UInt32;
+  role @1 :Text;
+  number @2 :UInt64;
+  tag @3 :Data;
+  ranks @4 :List(Entered);
+  inputs @5 :List(LedgerState);
+
+  struct Entered {
+    rank @0 :UInt32;
+    id @1 :UInt64;
   }
 }
 
@@ -164,5 +182,6 @@ struct Event {
     commitGranted @18 :UInt32;  # the generation
     taskWarned @19 :TaskWarned;
     jobSnapshot @20 :JobSnapshot;
+    inputsCommitted @21 :InputsCommitted;
   }
 }

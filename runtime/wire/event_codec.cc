@@ -136,6 +136,21 @@ struct PutEvent {
     }
   }
 
+  void operator()(const InputsCommitted& e) {
+    auto b = to.initInputsCommitted();
+    b.setGeneration(e.generation.value);
+    b.setRole(e.role);
+    b.setNumber(e.number);
+    b.setTag(data_of(e.tag));
+    auto ranks = b.initRanks(e.ranks.size());
+    for (unsigned i = 0; i < e.ranks.size(); ++i) {
+      ranks[i].setRank(e.ranks[i].rank);
+      ranks[i].setId(e.ranks[i].id);
+    }
+    auto inputs = b.initInputs(e.inputs.size());
+    for (unsigned i = 0; i < e.inputs.size(); ++i) put(inputs[i], e.inputs[i]);
+  }
+
   static void put(schema::LedgerState::Builder b, const io::LedgerState& state) {
     b.setInput(state.input);
     b.setPass(state.pass);
@@ -147,22 +162,53 @@ struct PutEvent {
       wire::put(held[i].initConsumer(), state.held[i].consumer);
       wire::put(held[i].initSplits(state.held[i].splits.size()), state.held[i].splits);
     }
+    wire::put(b.initBegun(state.begun.size()), state.begun);
+    b.setFilesDigest(state.files_digest);
+    b.setWorld(state.world);
+    wire::put(b.initLanes(state.lanes.size()), state.lanes);
   }
 };
+
+Result<io::LedgerState> get_state(schema::LedgerState::Reader from) {
+  io::LedgerState state;
+  state.input = to_string(from.getInput());
+  state.pass = from.getPass();
+  state.position = from.getPosition();
+  state.done = from.getDone();
+  state.given_back = wire::get(from.getGivenBack());
+  for (const auto held : from.getHeld()) {
+    DLRUN_ASSIGN(TaskId consumer, wire::get(held.getConsumer()));
+    state.held.push_back({std::move(consumer), wire::get(held.getSplits())});
+  }
+  state.begun = wire::get(from.getBegun());
+  state.files_digest = from.getFilesDigest();
+  state.world = from.getWorld();
+  state.lanes = wire::get(from.getLanes());
+  return state;
+}
+
+Result<Event> get_commit(JobId job, schema::InputsCommitted::Reader from, WallTime at) {
+  InputsCommitted e{job,
+                    Generation(from.getGeneration()),
+                    to_string(from.getRole()),
+                    from.getNumber(),
+                    to_string(from.getTag()),
+                    {},
+                    {},
+                    at};
+  for (const auto r : from.getRanks()) e.ranks.push_back({r.getRank(), r.getId()});
+  for (const auto r : from.getInputs()) {
+    DLRUN_ASSIGN(io::LedgerState state, get_state(r));
+    e.inputs.push_back(std::move(state));
+  }
+  return e;
+}
 
 Result<Event> get_snapshot(JobId job, schema::JobSnapshot::Reader from) {
   JobSnapshot e{job, Generation(from.getGeneration()), {}, {}, {}};
   for (const auto r : from.getInputs()) {
-    io::LedgerState& state = e.inputs.emplace_back(io::LedgerState{to_string(r.getInput()),
-                                                                   r.getPass(),
-                                                                   r.getPosition(),
-                                                                   r.getDone(),
-                                                                   wire::get(r.getGivenBack()),
-                                                                   {}});
-    for (const auto h : r.getHeld()) {
-      DLRUN_ASSIGN(TaskId consumer, wire::get(h.getConsumer()));
-      state.held.push_back({std::move(consumer), wire::get(h.getSplits())});
-    }
+    DLRUN_ASSIGN(io::LedgerState state, get_state(r));
+    e.inputs.push_back(std::move(state));
   }
   for (const auto r : from.getAnswers()) {
     JobSnapshot::Answer& answer = e.answers.emplace_back();
@@ -277,6 +323,8 @@ Result<Event> get(schema::Event::Reader from) {
       return CommitGranted{job, Generation(from.getCommitGranted()), at};
     case schema::Event::JOB_SNAPSHOT:
       return get_snapshot(job, from.getJobSnapshot());
+    case schema::Event::INPUTS_COMMITTED:
+      return get_commit(job, from.getInputsCommitted(), at);
   }
   return fail(Errc::kUnsupported,
               "event log: unknown event " + std::to_string(static_cast<int>(from.which())));

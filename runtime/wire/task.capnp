@@ -44,6 +44,7 @@ struct TaskToServer {
       resync @20 :Bool;
       held @21 :List(Common.SplitKey);
       done @26 :List(Common.SplitKey);
+      steps @29 :List(Common.StepReport);
     }
     obsolete22 :group {  # said before leases carried `done`
       consumer @22 :Common.TaskId;
@@ -56,6 +57,11 @@ struct TaskToServer {
     }
     psReport :group {
       report @28 :Data;  # Report of ps_checkpoint.capnp
+    }
+    commitInputs :group {
+      request @30 :UInt64;
+      tag @31 :Data;
+      inputs @32 :List(Common.InputCursor);
     }
   }
 }
@@ -72,6 +78,8 @@ struct TaskToClient {
       inputs @6 :List(Common.InputSpec);
       restoreFolder @28 :Text;
       restoreDigest @29 :UInt64;
+      commitNumber @30 :UInt64;
+      commitTag @31 :Data;
     }
     refused :group {
       code @7 :UInt32;
@@ -109,6 +117,12 @@ struct TaskToClient {
     stopNow @26 :Void;
     psOrder :group {
       order @27 :Data;  # Order of ps_checkpoint.capnp
+    }
+    committed :group {
+      request @32 :UInt64;
+      number @33 :UInt64;
+      error @34 :UInt32;
+      errorContext @35 :Text;
     }
   }
 }

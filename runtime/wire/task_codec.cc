@@ -56,7 +56,12 @@ Result<task::ToServer> get_server(Server::Reader r) {
       to.resync = m.getResync();
       to.held = get(m.getHeld());
       to.done = get(m.getDone());
+      to.steps = get(m.getSteps());
       return to;
+    }
+    case Server::COMMIT_INPUTS: {
+      const auto m = r.getCommitInputs();
+      return task::CommitInputs{m.getRequest(), to_string(m.getTag()), get(m.getInputs())};
     }
     case Server::FEEDER_GONE: {
       task::FeederGone to;
@@ -85,6 +90,8 @@ Result<task::ToClient> get_client(Client::Reader r) {
       DLRUN_ASSIGN(to.ps, get(m.getPs()));
       DLRUN_ASSIGN(to.inputs, get(m.getInputs()));
       to.restore = {to_string(m.getRestoreFolder()), m.getRestoreDigest()};
+      to.commit_number = m.getCommitNumber();
+      to.commit_tag = to_string(m.getCommitTag());
       return to;
     }
     case Client::REFUSED: {
@@ -132,6 +139,11 @@ Result<task::ToClient> get_client(Client::Reader r) {
       to.error_context = to_string(m.getErrorContext());
       DLRUN_ASSIGN(to.answer, get(m.getAnswer()));
       return to;
+    }
+    case Client::COMMITTED: {
+      const auto m = r.getCommitted();
+      return task::Committed{m.getRequest(), m.getNumber(), get_errc(m.getError()),
+                             to_string(m.getErrorContext())};
     }
     case Client::STOP_NOW:
       return task::StopNow{};
@@ -192,6 +204,13 @@ std::string encode(const task::ToServer& message) {
             to.setResync(m.resync);
             put(to.initHeld(static_cast<unsigned>(m.held.size())), m.held);
             put(to.initDone(static_cast<unsigned>(m.done.size())), m.done);
+            put(to.initSteps(static_cast<unsigned>(m.steps.size())), m.steps);
+          },
+          [&](const task::CommitInputs& m) {
+            auto to = root.initCommitInputs();
+            to.setRequest(m.request);
+            to.setTag(data_of(m.tag));
+            put(to.initInputs(static_cast<unsigned>(m.inputs.size())), m.inputs);
           },
           [&](const task::FeederGone& m) { put(root.initFeederGone().initConsumer(), m.consumer); },
           [&](const task::PsReport& m) { root.initPsReport().setReport(data_of(m.report)); },
@@ -216,6 +235,8 @@ std::string encode(const task::ToClient& message) {
             put(to.initInputs(static_cast<unsigned>(m.inputs.size())), m.inputs);
             if (!m.restore.folder.empty()) to.setRestoreFolder(m.restore.folder);
             to.setRestoreDigest(m.restore.digest);
+            to.setCommitNumber(m.commit_number);
+            to.setCommitTag(data_of(m.commit_tag));
           },
           [&](const task::Refused& m) {
             auto to = root.initRefused();
@@ -252,6 +273,13 @@ std::string encode(const task::ToClient& message) {
             to.setError(static_cast<std::uint32_t>(m.error));
             to.setErrorContext(m.error_context);
             put(to.initAnswer(), m.answer);
+          },
+          [&](const task::Committed& m) {
+            auto to = root.initCommitted();
+            to.setRequest(m.request);
+            to.setNumber(m.number);
+            to.setError(static_cast<std::uint32_t>(m.error));
+            to.setErrorContext(m.error_context);
           },
           [&](const task::StopNow&) { root.setStopNow(); },
           [&](const task::PsOrder& m) { root.initPsOrder().setOrder(data_of(m.order)); },

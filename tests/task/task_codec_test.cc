@@ -35,6 +35,10 @@ std::vector<ToServer> all_to_server() {
       FeederLease{7, id_of(1), "train", 3, true, {{9, 1}, {10, 2}}, {{8, 1}}},
       FeederGone{id_of(8)},
       PsReport{std::string("part\0\xff", 6)},
+      FeederLease{7, id_of(1), "train", 0, false, {}, {}, {{3, 8, true}, {4, 9, false}}},
+      CommitInputs{11,
+                   "ckpt/\xff",
+                   {{"train", {{5, 9, 1, 1}}, true, 2, 40, {{7, 2, 40, 1ull << 33, 3}}}, {"x"}}},
   };
 }
 
@@ -53,6 +57,8 @@ std::vector<ToClient> all_to_client() {
   welcome.ps.workers = 8;
   welcome.inputs = {input_of()};
   welcome.restore = {"/data/checkpoints/7", 0x0102030405060708};
+  welcome.commit_number = 4;
+  welcome.commit_tag = "ckpt/\xff";
   FeederReply reply{8, Errc{}, "", {io::LeaseState::kGranted, {{3, 1, "/a", "e", 100, 200}}}};
   return {
       welcome,
@@ -66,6 +72,7 @@ std::vector<ToClient> all_to_client() {
       FeederReply{9, Errc::kFailedPrecondition, "other files", {}},
       StopNow{},
       PsOrder{std::string("begin\0\xff", 7)},
+      Committed{11, 3, Errc::kFailedPrecondition, "another tag"},
   };
 }
 
@@ -100,6 +107,8 @@ TEST(TaskCodec, EveryMessageOfAProcessComesBackTheSame) {
   EXPECT_EQ(lease.held, (std::vector<io::SplitKey>{{9, 1}, {10, 2}}));
   EXPECT_EQ(lease.splits_max, 3u);
   EXPECT_EQ(lease.done, (std::vector<io::SplitKey>{{8, 1}}));
+  const auto commit = std::get<CommitInputs>(decode_to_server(encode(all_to_server()[9])).value());
+  EXPECT_EQ(commit.inputs, std::get<CommitInputs>(all_to_server()[9]).inputs);
 }
 
 TEST(TaskCodec, EveryMessageOfTheAgentComesBackTheSame) {

@@ -122,6 +122,12 @@ inline io::LeaseAnswer lease_answer() {
                      .begin = 1ull << 33,
                      .end = (1ull << 33) + 7}}};
 }
+inline io::LeaseAnswer begins() {
+  io::LeaseAnswer answer{io::LeaseState::kGranted, {io::Split{.id = 5, .skip_rows = 1ull << 40}}};
+  answer.start = {{{5, 2, 1, 0}}, 4, 2, 40, {{7, 2, 40, 6, 3}}};
+  answer.steps = {3, 7, 9, 8, true};
+  return answer;
+}
 inline JobView job_view() {
   JobView view;
   view.id = JobId(12);
@@ -169,6 +175,7 @@ inline std::vector<ToAgent> to_agent() {
   StartTask start{.task = kTask, .epoch = kEpoch, .env = {{"B", kBytes}}, .ps = ps_view()};
   PrepareTask elsewhere{.task = kTask, .epoch = kEpoch, .cwd = "/y", .cwd_required = true};
   StartTask start_plain{.task = kTask, .epoch = kEpoch};
+  PrepareTask resumed{.task = kTask, .epoch = kEpoch, .commit_number = 4, .commit_tag = kBytes};
   PrepareTask patient{.task = kTask, .epoch = kEpoch, .grace = std::chrono::seconds(7)};
   PrepareTask prepare_2 = prepare;
   prepare_2.ready = ReadyWhen::kTold;
@@ -194,7 +201,29 @@ inline std::vector<ToAgent> to_agent() {
           prepare_2,
           elsewhere,
           limited,
-          patient};
+          patient,
+          resumed,
+          CommitDone{kTask, kEpoch, 77, 5, Errc::kStaleEpoch, kBytes},
+          LeaseReply{kTask, kEpoch, 9, {}, "", begins()}};
+}
+
+inline io::InputCursor cursor() {
+  return {"train", {{5, 9, 1, 1}}, true, 2, 40, {{7, 2, 40, 1ull << 33, 3}}};
+}
+inline io::LedgerState ledger_state() {
+  return {"train", 3, 1ull << 40, 9, {{5, 1}}, {}, {{5, 2, 1, 0}}, ~0ull, 4, {{7, 2, 40, 6, 3}}};
+}
+inline JobSpec job_spec_4() {
+  JobSpec spec = job_spec_3();
+  io::InputSpec& input = spec.inputs[0];
+  input.mode = io::Mode::kDeterministic;
+  input.static_by = io::StaticBy::kBytes;
+  input.lanes = 12;
+  input.ends = io::Ends::kPad;
+  input.skip_batches = 1ull << 33;
+  input.take_batches = 17;
+  input.weights = {3, ~0u};
+  return spec;
 }
 
 inline std::vector<FromAgent> from_agent() {
@@ -216,7 +245,9 @@ inline std::vector<FromAgent> from_agent() {
           OutputsCommitted{kTask, kEpoch, Errc::kAlreadyExists, kBytes},
           warned,
           LeaseSplits{kTask, kEpoch, "train", 0, 9, false, {}, {{5, 1}, {6, 1}}},
-          OutputsCommitted{kTask, kEpoch, {}, "", true, 70'000}};
+          OutputsCommitted{kTask, kEpoch, {}, "", true, 70'000},
+          LeaseSplits{kTask, kEpoch, "train", 0, 9, false, {}, {}, {{3, 8, true}, {4, 9, false}}},
+          CommitInputs{kTask, kEpoch, 77, kBytes, {cursor(), io::InputCursor{}}}};
 }
 
 inline std::vector<Event> events() {
@@ -245,7 +276,10 @@ inline std::vector<Event> events() {
                       Generation(2),
                       {{"train", 3, 1ull << 40, 9, {{5, 1}}, {{kTask, {{6, 1}, {7, 3}}}}}},
                       {{kTask, "train", 8, io::LeaseState::kGranted, {{6, 1}}}},
-                      {{"worker", kBytes, 3}}}};
+                      {{"worker", kBytes, 3}}},
+          InputsCommitted{
+              JobId(12), Generation(2), "worker", 4, kBytes, {{3, 77}}, {ledger_state()}, {13}},
+          JobSubmitted{JobId(12), job_spec_4(), kBytes, 1, {12}}};
 }
 
 }  // namespace dlrun::wire_test

@@ -132,7 +132,8 @@ bool is_superseded(const Event& earlier, const Event& later) {
   const auto* commit = std::get_if<InputsCommitted>(&earlier);
   const auto* next = std::get_if<InputsCommitted>(&later);
   if (commit != nullptr)  // outlives snapshots and generations
-    return std::holds_alternative<JobEnded>(later) || (next != nullptr && next->role == commit->role);
+    return std::holds_alternative<JobEnded>(later) ||
+           (next != nullptr && next->role == commit->role);
   if (next != nullptr) return false;
   if (std::holds_alternative<InputFilesSet>(earlier))  // a snapshot leaves the files out
     return !std::holds_alternative<JobSnapshot>(later);

@@ -36,8 +36,7 @@ void JobCore::on_task(const NodeId& from, const CommitInputs& commit, Now now) {
   if (!ledger_ && !commit.inputs.empty()) return answer(no_ledger().code, no_ledger().context);
   committing_[role][*index] = commit;
   if (record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted)
-    return refuse_commit(role, Errc::kFailedPrecondition,
-                         "the generation ends: " + record_.reason);
+    return refuse_commit(role, Errc::kFailedPrecondition, "the generation ends: " + record_.reason);
   check_commit(role, now);
 }
 

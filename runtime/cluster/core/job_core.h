@@ -265,7 +265,7 @@ class JobCore {
   void check_barriers(const std::string& role);
   void check_commit(const std::string& role, Now now);
   void refuse_commit(const std::string& role, Errc code, const std::string& why);
-  void refuse_commits(const std::string& why);  ///< of every role
+  void refuse_commits(const std::string& why);      ///< of every role
   std::uint32_t world_of(std::size_t index) const;  ///< ranks of its role
   void make_ledger();
   void replay(const InputFilesSet& op);
@@ -326,7 +326,7 @@ class JobCore {
   /// repeat themselves.
   std::map<std::string, std::map<std::size_t, CommitInputs>> committing_;
   std::map<std::size_t, CommitDone> refused_;  ///< the last of a task, for its repeats
-  std::map<std::size_t, Commit> commits_;  ///< by index of the task; those not yet answered
+  std::map<std::size_t, Commit> commits_;      ///< by index of the task; those not yet answered
   std::set<std::string> inputs_set_;
   std::map<std::pair<std::size_t, std::string>, LeaseReply>
       answered_;  ///< the last, by consumer and input

@@ -90,8 +90,7 @@ void JobCore::drop_consumer(std::size_t index) {
 }
 
 std::uint32_t JobCore::world_of(std::size_t index) const {
-  return static_cast<std::uint32_t>(
-      record_.index.range_of(record_.index.role_at(index)).size());
+  return static_cast<std::uint32_t>(record_.index.range_of(record_.index.role_at(index)).size());
 }
 
 std::optional<std::size_t> JobCore::live_task(const TaskId& task, Epoch of, Errc& error,
