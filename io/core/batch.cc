@@ -99,6 +99,7 @@ Result<BatchView> open_batch(std::span<const std::byte> slot) {
   view.kind = header.kind;
   view.pass = header.pass;
   view.rows = header.rows;
+  if (header.has_lane != 0) view.lane = header.lane;
   const std::uint64_t used = header.bytes;
   if (header.rows == 0 || header.rows > used) return bad("rows");
   if (header.kind != BatchKind::kTable &&

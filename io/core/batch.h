@@ -11,10 +11,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "io/core/msg.h"
 #include "runtime/base/result.h"
 
 namespace dlrun::io {
@@ -79,8 +81,11 @@ struct BatchHeader {
   ColumnRef fields;
   ColumnRef pieces;  ///< none: written before there were any
   ColumnRef table;   ///< kTable: TableColumn
+  std::uint32_t has_lane = 0;
+  std::uint32_t reserved = 0;
+  LanePosition lane;  ///< behind this batch
 };
-static_assert(sizeof(BatchHeader) % 8 == 0);
+static_assert(sizeof(BatchHeader) == 192);
 
 struct ColumnView {
   std::string_view name;
@@ -106,9 +111,11 @@ struct BatchView {
   std::span<const float> values;
   std::span<const std::uint32_t> fields;
   std::span<const SplitPiece> pieces;
-  std::vector<ColumnView> columns;  ///< kTable
-  std::uint64_t sequence = 0;       ///< batches of this consumer, from 0; set by the pipe
-  std::uint32_t slot = 0;           ///< set by the pipe
+  std::vector<ColumnView> columns;   ///< kTable
+  std::optional<LanePosition> lane;  ///< of an input with lanes
+  bool no_rows = false;  ///< a step of Ends::kPad: rows == 0, nothing to release; `lane` has step
+  std::uint64_t sequence = 0;  ///< batches of this consumer, from 0; set by the pipe
+  std::uint32_t slot = 0;      ///< set by the pipe
 };
 
 /// Checks everything a hostile or broken writer could get wrong (bounds, alignment, shapes, offsets

@@ -77,7 +77,8 @@ std::uint64_t Batcher::write(std::span<std::byte> slot) {
   DLRUN_ASSERT(!empty() && writing_.empty());
   std::uint64_t weight = 0;
   std::size_t end = next_;
-  std::vector<SplitPiece> pieces;
+  std::vector<SplitPiece>& pieces = pieces_;
+  pieces.clear();
   while (end < order_.size() && end - next_ < batch_rows_) {
     const SplitKey split = row_split_[order_[end]];
     const bool another =

@@ -43,6 +43,9 @@ class Batcher {
   /// Writes the next batch, at most batch_rows rows and the slot's size. Returns its bytes. Call
   /// sent() with its sequence.
   std::uint64_t write(std::span<std::byte> slot);
+  /// Of the batch written last.
+  const std::vector<SplitPiece>& pieces() const { return pieces_; }
+  std::uint64_t waiting() const { return order_.size() - next_; }  ///< rows
   void sent(std::uint64_t sequence);
   void released(std::uint64_t sequence);
 
@@ -77,6 +80,7 @@ class Batcher {
   std::uint32_t window_ = 0;
   std::size_t window_bytes_at_ = 0;
   std::map<SplitKey, Work> work_;
+  std::vector<SplitPiece> pieces_;
   std::vector<SplitKey> writing_;  ///< splits of the batch written and not yet sent
   std::map<std::uint64_t, std::vector<SplitKey>> batches_;
   std::vector<SplitKey> done_;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include "io/feeder/row_reader.h"
 #include "io/feeder/shape.h"
+#include "io/pipe/protocol.h"
 
 namespace dlrun::io {
 
@@ -19,17 +21,20 @@ constexpr Duration kDoneWithin = std::chrono::milliseconds(500);
 constexpr Duration kEndHeldMax = std::chrono::seconds(2);  ///< one that never sleeps, with batches
 constexpr Duration kLookAgain = std::chrono::milliseconds(10);
 constexpr Duration kTellRestWithin = std::chrono::seconds(2);
+constexpr Duration kSayAgain = std::chrono::seconds(2);  ///< its steps, when it has ended
 
 bool answer_may_be_lost(Errc code) {
   return code == Errc::kUnavailable || code == Errc::kDeadlineExceeded || code == Errc::kOverloaded;
 }
 }  // namespace
 
-Consumer::Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progress, pipe::Fd socket,
-                   ConsumerLimits limits, Source& source, AgentLink& link, LeasePump& pump,
+Consumer::Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progress,
+                   std::vector<LanePosition> lanes, pipe::Fd socket, ConsumerLimits limits,
+                   Source& source, AgentLink& link, LeasePump& pump,
                    std::function<void()> on_finished)
     : admit_(std::move(admit)),
       progress_(std::move(progress)),
+      lane_progress_(std::move(lanes)),
       spec_(admit_.input),
       limits_(limits),
       source_(source),
@@ -68,23 +73,24 @@ Status Consumer::attach() {
     const std::lock_guard lock(mailbox_->mutex);
     DLRUN_ASSIGN(mailbox_->event, pipe::make_eventfd());
   }
-  DLRUN_ASSIGN(const auto files, source_.list(spec_.uris, limits_.files_max));
-  DLRUN_TRY(tell_files(files));
+  DLRUN_ASSIGN(const auto files, list());
+  DLRUN_ASSIGN(start_, tell_files(files));
   DLRUN_ASSIGN(shape_, look_at(source_, files, spec_));
   DLRUN_TRY(open_quarantine());
   const PipeGeometry geometry = geometry_for(spec_, shape_, limits_.slot_bytes_max);
   DLRUN_ASSIGN(writer_, PipeWriter::create(std::move(socket_), spec_.name, geometry));
+  if (has_lanes(spec_.mode)) return begin_lanes(files);
   batcher_.emplace(spec_, make_store(spec_, shape_), writer_->slot_bytes());
-  DLRUN_ASSIGN(const SplitTable splits, SplitTable::make(files, split_bytes_of(spec_)));
+  DLRUN_ASSIGN(const SplitTable splits, SplitTable::of(spec_, files));
   resume(splits);
   return {};
 }
 
 /// Whoever is to answer may be away (the agent, the coordinator): for as long as the consumer
 /// waits.
-Status Consumer::tell_files(const std::vector<FileEntry>& files) {
+Result<InputStart> Consumer::tell_files(const std::vector<FileEntry>& files) {
   for (;;) {
-    const Status told = link_.files(admit_.consumer, spec_.name, files, limits_.request_timeout);
+    auto told = link_.files(admit_.consumer, spec_.name, files, limits_.request_timeout);
     if (told || !answer_may_be_lost(told.error().code)) return told;
     pipe::PollItem items[] = {{socket_.get()}, {mailbox_->event.get()}};
     DLRUN_TRY(pipe::poll_until(items, pipe::now() + kWaitMax));
@@ -92,6 +98,44 @@ Status Consumer::tell_files(const std::vector<FileEntry>& files) {
     const std::lock_guard lock(mailbox_->mutex);
     if (mailbox_->stop) return fail(Errc::kCancelled, "the feeder stops");
   }
+}
+
+/// With weights every URI is a source of its own.
+Result<std::vector<FileEntry>> Consumer::list() {
+  if (spec_.weights.empty()) return source_.list(spec_.uris, limits_.files_max);
+  std::vector<FileEntry> all;
+  for (std::uint32_t i = 0; i < spec_.uris.size(); ++i) {
+    DLRUN_ASSIGN(auto files, source_.list({spec_.uris[i]}, limits_.files_max - all.size()));
+    for (FileEntry& file : files) {
+      file.source = i;
+      all.push_back(std::move(file));
+    }
+  }
+  return all;
+}
+
+/// Where the consumer says that it is, else where the job says.
+Status Consumer::begin_lanes(const std::vector<FileEntry>& files) {
+  InputStart start = start_;
+  if (!lane_progress_.empty()) {
+    const LanePosition& at = lane_progress_.front();
+    if (at.lane != pipe::kNoLane)
+      return fail(Errc::kInvalidArgument, "progress in lanes without its place");
+    // Of lanes that this generation has not touched, the job knows.
+    std::map<std::uint32_t, LanePosition> lanes;
+    for (const LanePosition& one : start_.lanes) lanes[one.lane] = one;
+    for (std::size_t i = 1; i < lane_progress_.size(); ++i)
+      lanes[lane_progress_[i].lane] = lane_progress_[i];
+    start.pass = at.pass;
+    start.step = at.step;
+    start.lanes.clear();
+    for (const auto& [lane, one] : lanes) start.lanes.push_back(one);
+  }
+  const Lanes::Of of{
+      spec_, shape_, source_, *bad_records_, writer_->slot_bytes(), limits_.window_bytes_max};
+  DLRUN_ASSIGN(lanes_, Lanes::make(of, files, admit_.consumer.rank, start));
+  resync_ = false;
+  return {};
 }
 
 Status Consumer::open_quarantine() {
@@ -112,10 +156,16 @@ void Consumer::resume(const SplitTable& splits) {
   for (const SplitProgress& at : progress_) {
     if (at.split_id >= splits.count() || (spec_.passes != 0 && at.pass >= spec_.passes)) continue;
     const SplitKey key{at.split_id, at.pass};
-    if (at.whole != 0)
+    if (at.whole != 0) {
       done_.push_back(key);
-    else
-      leased_.push_back({splits.split(key), at.rows});
+      continue;
+    }
+    const auto committed =
+        std::find_if(start_.begun.begin(), start_.begun.end(), [&](const SplitProgress& begun) {
+          return begun.split_id == at.split_id && begun.pass == at.pass;
+        });
+    leased_.push_back(
+        {splits.split(key), at.rows + (committed == start_.begun.end() ? 0 : committed->rows)});
   }
   std::sort(leased_.begin(), leased_.end(), [](const Leased& a, const Leased& b) {
     return std::pair(a.split.pass, a.split.id) < std::pair(b.split.pass, b.split.id);
@@ -151,7 +201,8 @@ void Consumer::loop() {
     if (did == Step::kNeedsSlot) what = PipeWriter::WaitFor::kSlot;
     if (did == Step::kNeedsEntry) what = PipeWriter::WaitFor::kEntry;
     TimePoint until = pipe::now() + kSleepMax;
-    if (did == Step::kIdle && !asking_ && !end_of_input_) until = std::min(until, ask_at_);
+    if (did == Step::kIdle && !asking_ && !end_of_input_)
+      until = std::min(until, std::max(ask_at_, pipe::now()));
     if (did == Step::kIdle && end_held_since_ != TimePoint{})
       until = std::min(until, pipe::now() + kLookAgain);
     if (!asking_ && !refused_ && !done_.empty())
@@ -168,8 +219,10 @@ void Consumer::loop() {
 Status Consumer::take_in() {
   std::vector<std::uint64_t> released;
   DLRUN_TRY(writer_->collect(released));
-  for (const std::uint64_t sequence : released) batcher_->released(sequence);
-  for (const SplitKey split : batcher_->take_done()) {
+  if (lanes_) lane_batches_out_ -= released.size();
+  if (batcher_)
+    for (const std::uint64_t sequence : released) batcher_->released(sequence);
+  for (const SplitKey split : batcher_ ? batcher_->take_done() : std::vector<SplitKey>()) {
     if (done_.size() == asked_done_) done_at_ = pipe::now();
     done_.push_back(split);
     if (wait_said_) ask_at_ = std::min(ask_at_, pipe::now());  // it made room for another lease
@@ -197,7 +250,7 @@ void Consumer::take_answer(const Result<LeaseAnswer>& answer) {
       refused_ = true;
       return fail_input(answer.error());
     }
-    resync_ = true;
+    resync_ = !lanes_;
     backoff_ = std::clamp(2 * backoff_, kWaitMin, kWaitMax);
     ask_at_ = now + backoff_;
     return;
@@ -206,15 +259,46 @@ void Consumer::take_answer(const Result<LeaseAnswer>& answer) {
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(asked_done_));
   asked_done_ = 0;
   done_at_ = now;
+  if (lanes_) {
+    // The same again: nobody else got any further.
+    backoff_ = answer->steps == news_ ? std::clamp(2 * backoff_, kWaitMin, kWaitMax) : kWaitMin;
+    ask_at_ = now + (ended_ ? kSayAgain : backoff_);
+    news_ = answer->steps;
+    return;
+  }
   if (asked_splits_ == 0) return;  // it only told
-  for (const Split& split : answer->splits) leased_.push_back({split, 0});
+  for (const Split& split : answer->splits) leased_.push_back({split, split.skip_rows});
   wait_said_ = answer->state == LeaseState::kWait;
   end_of_input_ = answer->state == LeaseState::kEndOfInput;
   backoff_ = wait_said_ ? std::clamp(2 * backoff_, kWaitMin, kWaitMax) : Duration{0};
   ask_at_ = now + backoff_;
 }
 
+void Consumer::send(task::FeederLease request) {
+  asking_ = true;
+  pump_.ask(std::move(request), [mailbox = mailbox_](Result<LeaseAnswer> answer) {
+    const std::lock_guard lock(mailbox->mutex);
+    mailbox->answer = std::move(answer);
+    mailbox->full = true;
+    pipe::ring_eventfd(mailbox->event.get());
+  });
+}
+
+/// What it has read is told, and the news of the others heard, while they matter.
+void Consumer::ask_for_steps() {
+  if (asking_ || refused_ || failure_ || pipe::now() < ask_at_) return;
+  task::FeederLease request;
+  request.steps = lanes_->reports();
+  if (request.steps.empty() || (request.steps == told_ && news_.final && !ended_)) return;
+  told_ = request.steps;
+  request.consumer = admit_.consumer;
+  request.input = spec_.name;
+  request.splits_max = asked_splits_ = 0;
+  send(std::move(request));
+}
+
 void Consumer::ask_for_splits() {
+  if (lanes_) return ask_for_steps();
   const TimePoint now = pipe::now();
   if (asking_ || refused_ || (resync_ && now < ask_at_)) return;
   const bool low = leased_.size() <= lease_ahead_ / 2 && now >= ask_at_;
@@ -245,13 +329,41 @@ void Consumer::ask_for_splits() {
     for (const Leased& leased : leased_)
       request.held.push_back({leased.split.id, leased.split.pass});
   }
-  asking_ = true;
-  pump_.ask(std::move(request), [mailbox = mailbox_](Result<LeaseAnswer> answer) {
-    const std::lock_guard lock(mailbox->mutex);
-    mailbox->answer = std::move(answer);
-    mailbox->full = true;
-    pipe::ring_eventfd(mailbox->event.get());
-  });
+  send(std::move(request));
+}
+
+Consumer::Step Consumer::step_lanes() {
+  switch (lanes_->next(news_)) {
+    case Lanes::Next::kRead:
+      if (const Status status = lanes_->read(); !status) fail_input(status.error());
+      return Step::kProgress;
+    case Lanes::Next::kBatch: {
+      if (lanes_->pass() > passes_marked_) return put_marks(lanes_->pass());
+      const auto slot = writer_->acquire();
+      if (!slot) return Step::kNeedsSlot;
+      const std::uint64_t bytes = lanes_->write(*slot);
+      writer_->publish(bytes, lanes_->pass());
+      ++lane_batches_out_;
+      return Step::kProgress;
+    }
+    case Lanes::Next::kPad:
+      if (lanes_->pass() > passes_marked_) return put_marks(lanes_->pass());
+      if (!writer_->entry_free()) return Step::kNeedsEntry;
+      writer_->publish_no_rows(lanes_->pass(), lanes_->pad());
+      return Step::kProgress;
+    case Lanes::Next::kWait:
+      return Step::kIdle;
+    case Lanes::Next::kPassEnd:
+      if (put_marks(lanes_->pass() + 1) == Step::kNeedsEntry) return Step::kNeedsEntry;
+      lanes_->end_pass();
+      return Step::kProgress;
+    case Lanes::Next::kEnd:
+      if (spec_.passes > passes_marked_) return put_marks(spec_.passes);
+      if (!writer_->publish_end_of_data()) return Step::kNeedsEntry;
+      ended_ = true;
+      return Step::kProgress;
+  }
+  return Step::kOver;
 }
 
 Consumer::Step Consumer::step() {
@@ -262,6 +374,7 @@ Consumer::Step Consumer::step() {
     ended_ = true;
     return Step::kProgress;
   }
+  if (lanes_) return step_lanes();
   if (batcher_->full_batch() && !(reader_ && batcher_->exact_batch())) return put_batch();
   if (reader_) return read_some();
   const bool flush =

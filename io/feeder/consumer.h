@@ -14,6 +14,9 @@
 /// not told is told then. What was leased and not done is given back by the job (the task ended) or
 /// by the resync of the next attach, which tells how far the consumer is: it goes on there.
 ///
+/// An input with lanes leases nothing: 2 is then, where the consumers end a pass together, a word
+/// about the steps that are read, and the news of the others; 3 and 4 are what Lanes says.
+///
 /// Bounds: slots * slot_bytes of ring (geometry_for), one window of parsed records
 /// (window_bytes_max), lease_ahead splits. Bad records: the first one beyond the policy ends the
 /// input with its place. `bad_records_max` counts per consumer; a fatal one (a damaged compressed
@@ -34,6 +37,7 @@
 #include "io/core/split_table.h"
 #include "io/feeder/agent_link.h"
 #include "io/feeder/batcher.h"
+#include "io/feeder/lanes.h"
 #include "io/feeder/lease_pump.h"
 #include "io/feeder/row_reader.h"
 #include "io/pipe/segment.h"
@@ -54,10 +58,10 @@ struct ConsumerLimits {
 class Consumer {
  public:
   /// Starts the thread. `admit` says who and what; the thread answers the attach over `socket`.
-  /// `progress`: what the consumer took before this attach. `on_finished`: from the thread, last.
-  Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progress, pipe::Fd socket,
-           ConsumerLimits limits, Source& source, AgentLink& link, LeasePump& pump,
-           std::function<void()> on_finished);
+  /// `progress`, `lanes`: what the consumer took before this attach. `on_finished`: from the thread, last.
+  Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progress,
+           std::vector<LanePosition> lanes, pipe::Fd socket, ConsumerLimits limits, Source& source,
+           AgentLink& link, LeasePump& pump, std::function<void()> on_finished);
   ~Consumer();  ///< stop() and join
   void stop();
   bool finished() const { return finished_; }
@@ -80,15 +84,20 @@ class Consumer {
   };
 
   Status attach();
-  Status tell_files(const std::vector<FileEntry>& files);
+  Result<InputStart> tell_files(const std::vector<FileEntry>& files);
   Status open_quarantine();
+  Result<std::vector<FileEntry>> list();
   void resume(const SplitTable& splits);
+  Status begin_lanes(const std::vector<FileEntry>& files);
   void loop();
   void tell_rest();
   Status take_in();
   void take_answer(const Result<LeaseAnswer>& answer);
   void ask_for_splits();
+  void ask_for_steps();
+  void send(task::FeederLease request);
   Step step();
+  Step step_lanes();
   Step put_batch();
   Step put_marks(std::uint32_t passes);
   Step read_some();
@@ -96,6 +105,7 @@ class Consumer {
 
   const task::AdmitConsumer admit_;
   const std::vector<SplitProgress> progress_;
+  const std::vector<LanePosition> lane_progress_;
   const InputSpec& spec_;
   const ConsumerLimits limits_;
   Source& source_;
@@ -107,6 +117,12 @@ class Consumer {
   std::optional<BadRecordPolicy> bad_records_;
   std::unique_ptr<PipeWriter> writer_;
   std::optional<Batcher> batcher_;
+  InputStart start_;
+  // Of an input with lanes, in place of batcher_ and leases.
+  std::unique_ptr<Lanes> lanes_;
+  std::uint64_t lane_batches_out_ = 0;
+  StepNews news_;
+  std::vector<StepReport> told_;
 
   std::deque<Leased> leased_;  ///< not begun
   std::uint32_t lease_ahead_;

@@ -173,13 +173,17 @@ bool Feeder::advance(Pending& pending, bool readable) {
   if (readable && pending.said_hello) return false;  // it closed, or talks out of turn
   if (readable) {
     pipe::Hello hello;
-    std::vector<std::byte> message(sizeof hello + pipe::kProgressMax * sizeof(SplitProgress));
+    std::vector<std::byte> message(sizeof hello + pipe::kProgressMax * sizeof(SplitProgress) +
+                                   (pipe::kLanesMax + 1) * sizeof(LanePosition));
     const auto got = pipe::receive_message(pending.socket.get(), message, 0, pipe::now());
     if (!got || got->bytes < sizeof hello) return false;
     std::memcpy(&hello, message.data(), sizeof hello);
     if (hello.magic != pipe::kHelloMagic || hello.progress > pipe::kProgressMax ||
-        got->bytes != sizeof hello + hello.progress * sizeof(SplitProgress))
+        got->bytes < sizeof hello + hello.progress * sizeof(SplitProgress))
       return false;
+    const std::size_t lanes_at = sizeof hello + hello.progress * sizeof(SplitProgress);
+    const std::size_t lanes_bytes = got->bytes - lanes_at;
+    if (lanes_bytes % sizeof(LanePosition) != 0) return false;
     if (hello.version != pipe::kVersion) {
       PipeWriter::refuse(
           pending.socket.get(),
@@ -191,8 +195,9 @@ bool Feeder::advance(Pending& pending, bool readable) {
     pending.token = hello.token;
     pending.progress.resize(hello.progress);
     if (hello.progress > 0)
-      std::memcpy(pending.progress.data(), message.data() + sizeof hello,
-                  got->bytes - sizeof hello);
+      std::memcpy(pending.progress.data(), message.data() + sizeof hello, lanes_at - sizeof hello);
+    pending.lanes.resize(lanes_bytes / sizeof(LanePosition));
+    if (lanes_bytes > 0) std::memcpy(pending.lanes.data(), message.data() + lanes_at, lanes_bytes);
   }
   if (pending.said_hello && try_attach(pending)) return false;
   if (pipe::now() < pending.deadline) return true;
@@ -220,8 +225,9 @@ bool Feeder::try_attach(Pending& pending) {
         Errc::kResourceExhausted,
         "this feeder serves " + std::to_string(options_.consumers_max) + " consumers already");
   entry->second.live = std::make_unique<Consumer>(
-      entry->second.admit, std::move(pending.progress), std::move(pending.socket), options_.limits,
-      source_, link_, *pump_, [this] { pipe::ring_eventfd(admitted_.get()); });
+      entry->second.admit, std::move(pending.progress), std::move(pending.lanes),
+      std::move(pending.socket), options_.limits, source_, link_, *pump_,
+      [this] { pipe::ring_eventfd(admitted_.get()); });
   return true;
 }
 

@@ -71,6 +71,7 @@ class Feeder final : public FeederEvents {
     bool said_hello = false;
     cluster::Token token{};
     std::vector<SplitProgress> progress;
+    std::vector<LanePosition> lanes;
   };
   void accept_loop();
   void accept_one(std::vector<Pending>& pending);

@@ -36,8 +36,8 @@ Status TaskAgentLink::ready(const std::string& socket_path) {
   return to->send(task::Ready{info});
 }
 
-Status TaskAgentLink::files(const TaskId& consumer, const std::string& input,
-                            const std::vector<FileEntry>& files, Duration timeout) {
+Result<InputStart> TaskAgentLink::files(const TaskId& consumer, const std::string& input,
+                                        const std::vector<FileEntry>& files, Duration timeout) {
   DLRUN_ASSIGN(auto* const to, client());
   return to->feeder_files(consumer, input, files, timeout);
 }

@@ -20,8 +20,8 @@ class TaskAgentLink final : public AgentLink {
   void disconnect();
 
   Status ready(const std::string& socket_path) override;
-  Status files(const TaskId& consumer, const std::string& input,
-               const std::vector<FileEntry>& files, Duration timeout) override;
+  Result<InputStart> files(const TaskId& consumer, const std::string& input,
+                           const std::vector<FileEntry>& files, Duration timeout) override;
   Result<LeaseAnswer> lease(const task::FeederLease& request, Duration timeout) override;
   Status gone(const TaskId& consumer) override;
 

@@ -20,9 +20,12 @@ inline constexpr std::uint32_t kSlotsMax = 64;
 inline constexpr std::uint64_t kSlotBytesMax = std::uint64_t{1} << 30;
 inline constexpr std::size_t kErrorTextMax = 4096;
 inline constexpr std::size_t kProgressMax = 4096;
+inline constexpr std::size_t kLanesMax = 4096;
+inline constexpr std::uint32_t kNoLane = 0xffffffff;
 
 /// Consumer -> feeder: first and only message on the socket (SOCK_SEQPACKET), followed by as many
-/// SplitProgress (io/core/msg.h); after it the socket only tells of a death.
+/// SplitProgress, then any number of LanePosition (io/core/msg.h), the first of which, of the lane
+/// kNoLane, says at which pass and step the consumer is; after it the socket only tells of a death.
 struct Hello {
   std::uint64_t magic = kHelloMagic;
   std::uint32_t version = kVersion;
@@ -43,7 +46,14 @@ struct Answer {
 };
 inline constexpr std::size_t kDescriptorsSent = 4;
 
-enum class EntryKind : std::uint32_t { kBatch = 1, kPassEnd = 2, kEndOfData = 3, kError = 4 };
+/// kNoRows: a step without a row; `sequence` is the step.
+enum class EntryKind : std::uint32_t {
+  kBatch = 1,
+  kPassEnd = 2,
+  kEndOfData = 3,
+  kError = 4,
+  kNoRows = 5
+};
 
 struct alignas(64) Descriptor {
   EntryKind kind{};

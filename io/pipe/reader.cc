@@ -104,6 +104,11 @@ Result<BatchView> PipeReader::Impl::take() {
   switch (entry.kind) {
     case EntryKind::kPassEnd:
       return mark;
+    case EntryKind::kNoRows:
+      mark.pass_ended = false;
+      mark.no_rows = true;
+      mark.lane = LanePosition{kNoLane, entry.pass, entry.sequence, 0, 0};
+      return mark;
     case EntryKind::kEndOfData:
       return finish({Errc::kEndOfData, "the input has ended"});
     case EntryKind::kBatch:
@@ -139,20 +144,27 @@ PipeReader::~PipeReader() = default;
 Result<std::unique_ptr<PipeReader>> PipeReader::attach(const std::string& feeder_socket,
                                                        const cluster::Token& token,
                                                        Duration timeout,
-                                                       const std::vector<SplitProgress>& progress) {
+                                                       const std::vector<SplitProgress>& progress,
+                                                       const std::vector<LanePosition>& lanes) {
   const TimePoint deadline = now() + timeout;
   auto impl = std::make_unique<Impl>();
   DLRUN_ASSIGN(impl->socket, connect_unix(feeder_socket));
   if (progress.size() > kProgressMax)
     return fail(Errc::kInvalidArgument,
                 "progress of more than " + std::to_string(kProgressMax) + " splits");
+  if (lanes.size() > pipe::kLanesMax + 1)
+    return fail(Errc::kInvalidArgument,
+                "progress of more than " + std::to_string(pipe::kLanesMax) + " lanes");
   Hello hello;
   hello.token = token;
   hello.progress = static_cast<std::uint32_t>(progress.size());
-  std::vector<std::byte> message(sizeof hello + progress.size() * sizeof(SplitProgress));
+  const std::size_t splits_bytes = progress.size() * sizeof(SplitProgress);
+  std::vector<std::byte> message(sizeof hello + splits_bytes + lanes.size() * sizeof(LanePosition));
   std::memcpy(message.data(), &hello, sizeof hello);
-  if (!progress.empty())
-    std::memcpy(message.data() + sizeof hello, progress.data(), message.size() - sizeof hello);
+  if (!progress.empty()) std::memcpy(message.data() + sizeof hello, progress.data(), splits_bytes);
+  if (!lanes.empty())
+    std::memcpy(message.data() + sizeof hello + splits_bytes, lanes.data(),
+                lanes.size() * sizeof(LanePosition));
   DLRUN_TRY(send_message(impl->socket.get(), message, {}));
   Answer answer;
   DLRUN_ASSIGN(Received received,

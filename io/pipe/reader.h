@@ -35,11 +35,12 @@ class PipeReader {
   /// memory for the ring; named), kUnsupported (version), kCorrupt (segments not sealed or not of
   /// the size told), or what the feeder found: kNotFound (no file matches), kFailedPrecondition
   /// (file table differs from that of the job).
-  /// `progress`: what this consumer took from feeders that are gone; it is not given again. At most
-  /// pipe::kProgressMax entries.
-  static Result<std::unique_ptr<PipeReader>> attach(
-      const std::string& feeder_socket, const cluster::Token& token, Duration timeout,
-      const std::vector<SplitProgress>& progress = {});
+  /// `progress`, `lanes`: what this consumer took from feeders that are gone; it is not given again.
+  /// At most pipe::kProgressMax and pipe::kLanesMax entries.
+  static Result<std::unique_ptr<PipeReader>> attach(const std::string& feeder_socket,
+                                                    const cluster::Token& token, Duration timeout,
+                                                    const std::vector<SplitProgress>& progress = {},
+                                                    const std::vector<LanePosition>& lanes = {});
   ~PipeReader();  ///< every view is dead after this; the feeder gives back what was not released
   PipeReader(const PipeReader&) = delete;
   PipeReader& operator=(const PipeReader&) = delete;

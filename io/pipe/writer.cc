@@ -80,6 +80,7 @@ PipeWriter::PipeWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PipeWriter::~PipeWriter() = default;
 
 std::uint64_t PipeWriter::slot_bytes() const { return impl_->slot_bytes; }
+bool PipeWriter::entry_free() const { return impl_->entry_free(); }
 
 void PipeWriter::refuse(int socket, const Error& error) {
   Answer answer;
@@ -170,6 +171,16 @@ bool PipeWriter::publish_pass_end(std::uint32_t pass) {
   Descriptor entry;
   entry.kind = EntryKind::kPassEnd;
   entry.pass = pass;
+  impl_->push(entry);
+  return true;
+}
+
+bool PipeWriter::publish_no_rows(std::uint32_t pass, std::uint64_t step) {
+  if (!impl_->entry_free()) return false;
+  Descriptor entry;
+  entry.kind = EntryKind::kNoRows;
+  entry.pass = pass;
+  entry.sequence = step;
   impl_->push(entry);
   return true;
 }

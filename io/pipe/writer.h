@@ -51,8 +51,10 @@ class PipeWriter {
   /// Announces the first `bytes` of the acquired slot; returns the batch's sequence.
   std::uint64_t publish(std::uint64_t bytes, std::uint32_t pass);
 
+  bool entry_free() const;
   /// Marks need an entry: false = none free now, wait(kForEntry).
   bool publish_pass_end(std::uint32_t pass);
+  bool publish_no_rows(std::uint32_t pass, std::uint64_t step);
   bool publish_end_of_data();
   /// The acquired slot carries the text. Last entry.
   void publish_error(const Error& error);

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/core/ledger_core.h"
@@ -20,14 +22,16 @@ class FakeAgentLink final : public AgentLink {
   explicit FakeAgentLink(const std::vector<InputSpec>& inputs) : ledger_(inputs) {}
 
   Status ready(const std::string&) override { return {}; }
-  Status files(const TaskId&, const std::string& input, const std::vector<FileEntry>& files,
-               Duration timeout) override {
+  Result<InputStart> files(const TaskId& consumer, const std::string& input,
+                           const std::vector<FileEntry>& files, Duration timeout) override {
     std::unique_lock lock(mutex_);
     ++files_told_;
     changed_.notify_all();
     if (!open_.wait_for(lock, timeout, [this] { return !closed_; }))
       return fail(Errc::kDeadlineExceeded, "the coordinator does not answer");
-    return ledger_.set_files(input, files);
+    DLRUN_TRY(ledger_.set_files(input, files));
+    if (committed_) DLRUN_TRY(ledger_.restore(*std::exchange(committed_, std::nullopt)));
+    return ledger_.start(input, consumer, world_);
   }
   Result<LeaseAnswer> lease(const task::FeederLease& request, Duration timeout) override {
     std::unique_lock lock(mutex_);
@@ -41,7 +45,7 @@ class FakeAgentLink final : public AgentLink {
     if (dropped_.contains(request.consumer)) return fail(Errc::kStaleEpoch, "the task has ended");
     if (refuse_with_ != Errc{}) return fail(refuse_with_, "refused by the test");
     resyncs_ += request.resync;
-    auto answer = serve_lease(ledger_, request);
+    auto answer = serve_lease(ledger_, request, world_);
     changed_.notify_all();
     if (lost) return fail(Errc::kUnavailable, "the agent was restarted");  // on its way back
     return answer;
@@ -54,6 +58,20 @@ class FakeAgentLink final : public AgentLink {
   }
 
   // What the test does and sees.
+  void set_world(std::uint32_t world) {
+    const std::lock_guard lock(mutex_);
+    world_ = world;
+  }
+  /// Its one input begins there.
+  void begin_from(const LedgerState& state) {
+    const std::lock_guard lock(mutex_);
+    committed_ = state;
+  }
+  Result<LedgerState> commit(const std::vector<ConsumerCursor>& consumers) {
+    const std::lock_guard lock(mutex_);
+    DLRUN_ASSIGN(auto states, ledger_.commit(consumers, world_));
+    return std::move(states.at(0));
+  }
   void drop(const TaskId& consumer) {
     const std::lock_guard lock(mutex_);
     dropped_.insert(consumer);
@@ -102,6 +120,8 @@ class FakeAgentLink final : public AgentLink {
   std::mutex mutex_;
   std::condition_variable open_, changed_;
   LedgerCore ledger_;
+  std::uint32_t world_ = 1;
+  std::optional<LedgerState> committed_;
   std::set<TaskId> dropped_, gone_;
   Errc refuse_with_{};
   int lose_every_ = 0, leases_ = 0, resyncs_ = 0, files_told_ = 0;
