@@ -12,13 +12,14 @@
 Pure Python over the C ABI of libdlrun.so (dlrun/dlrun.h), by ctypes; needs numpy, CPython 3.9 or newer. dlrun puts the
 package and the library into the environment of every task: nothing is installed.
 
-Module attributes once init() has run: rank, world, role, job, job_name, generation, shards, inputs.
+Module attributes once init() has run: rank, world, role, job, job_name, generation, shards, inputs, committed.
 """
 
 from ._errors import DeadlineExceeded, DlrunError, NotFound, NotInTask
 from ._input import Batch, Bytes, Input, Lists
 from ._session import (
     barrier,
+    commit,
     finalize,
     init,
     initialized,
@@ -36,11 +37,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Batch", "Bytes", "DeadlineExceeded", "DlrunError", "Input", "Lists", "NotFound", "NotInTask", "Table",
-    "barrier", "finalize", "init", "initialized", "input", "leave", "progress", "ready", "session", "stop_requested", "table",
-    "rank", "world", "role", "job", "job_name", "generation", "shards", "inputs",
+    "barrier", "commit", "finalize", "init", "initialized", "input", "leave", "progress", "ready", "session", "stop_requested", "table",
+    "rank", "world", "role", "job", "job_name", "generation", "shards", "inputs", "committed",
 ]
 
-_FACTS = frozenset(("rank", "world", "role", "job", "job_name", "generation", "shards", "inputs"))
+_FACTS = frozenset(("rank", "world", "role", "job", "job_name", "generation", "shards", "inputs", "committed"))
 
 
 def __getattr__(name):

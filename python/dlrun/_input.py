@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _errors, _lib
 
-PASS_END, CSR, MATRIX, TABLE = 0, 1, 2, 3
+PASS_END, CSR, MATRIX, TABLE, NO_ROWS = 0, 1, 2, 3, 4
 _TYPES = {1: "|u1", 2: "<i4", 3: "<i8", 4: "<u8", 5: "<f4", 6: "<f8"}
 _BYTES = 7
 _SLICE_MS = 200  # so that a signal handler of Python gets its turn while the feeder is slow
@@ -131,6 +131,14 @@ def _column(lease, raw, rows):
     return values
 
 
+def _no_values(column):
+    if isinstance(column, Bytes):
+        return Bytes(column.data[:0].copy(), np.zeros(1, "<i8"))
+    if isinstance(column, Lists):
+        return Lists(_no_values(column.values), np.zeros(1, "<i8"))
+    return column[:0].copy()
+
+
 class Batch:
     """Rows of one batch, read-only.
 
@@ -176,6 +184,23 @@ class Batch:
             self.columns[name] = _column(lease, column, raw.rows)
             if column.valid:
                 self.valid[name] = _view(lease, column.valid, (raw.rows,), "|b1")
+
+    @classmethod
+    def _without_rows(cls, pass_, form):
+        """A step of ends = "pad": as `form`, a batch of the input, with no rows; before the first, nothing is known."""
+        self = cls()
+        self.pass_, self.rows = pass_, 0
+        self.dense = self.offsets = self.ids = self.values = self.fields = None
+        self.labels, self.columns, self.valid = np.empty(0, "<f4"), {}, {}
+        if form is not None:
+            for name in ("dense", "ids", "values", "fields"):
+                array = getattr(form, name)
+                setattr(self, name, None if array is None else array[:0].copy())
+            self.labels = None if form.labels is None else self.labels
+            self.offsets = None if form.offsets is None else np.zeros(1, "<i8")
+            self.columns = {name: _no_values(column) for name, column in form.columns.items()}
+            self.valid = {name: valid[:0].copy() for name, valid in form.valid.items()}
+        return self
 
     def __getitem__(self, name):
         try:
@@ -226,6 +251,7 @@ class Input:
         self._timeout_ms = _lib.milliseconds(timeout) or 600000
         self._handle = _Handle(session, name, timeout)
         self._ended = False
+        self._form = None  # a batch without rows, once one was seen
 
     def __iter__(self):
         return self
@@ -281,7 +307,14 @@ class Input:
             slice_ms = min(_SLICE_MS, self._timeout_ms - waited)
             code = library.raw.dlrun_input_next(self._handle.pointer, ctypes.byref(raw), slice_ms)
             if code == 0:
-                return raw.pass_ if raw.layout == PASS_END else Batch._of(self._handle, raw)
+                if raw.layout == PASS_END:
+                    return raw.pass_
+                if raw.layout == NO_ROWS:
+                    return Batch._without_rows(raw.pass_, self._form)
+                batch = Batch._of(self._handle, raw)
+                if self._form is None:
+                    self._form = Batch._without_rows(0, batch)
+                return batch
             if code == _errors.END_OF_DATA:
                 self._ended = True
                 return None

@@ -6,7 +6,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, 
 
 from . import _aside, _errors
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 
 class SessionOptions(ctypes.Structure):
@@ -17,7 +17,7 @@ class SessionInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_size_t), ("job", c_uint64), ("job_name", c_char_p), ("role", c_char_p), ("rank", c_uint32),
         ("world", c_uint32), ("generation", c_uint32), ("shards", c_uint32), ("epoch_term", c_uint64),
-        ("epoch_counter", c_uint64), ("inputs", c_uint32),
+        ("epoch_counter", c_uint64), ("inputs", c_uint32), ("commit_number", c_uint64), ("commit_tag", c_char_p),
     ]
 
 
@@ -60,6 +60,7 @@ _SIGNATURES = {
     "dlrun_barrier": [c_void_p, c_char_p, c_int64],
     "dlrun_stop_requested": [c_void_p, POINTER(c_int)],
     "dlrun_leave": [c_void_p, c_int64],
+    "dlrun_commit": [c_void_p, c_char_p, c_int64, POINTER(c_uint64)],
     "dlrun_table_open": [c_void_p, POINTER(TableOptions), POINTER(c_void_p)],
     "dlrun_table_pull": [c_void_p, c_void_p, c_size_t, c_void_p, c_int64],
     "dlrun_table_push": [c_void_p, c_void_p, c_size_t, c_void_p, c_int64],
@@ -75,7 +76,7 @@ _SIGNATURES = {
 }
 # What waits for others: shards, ranks, a feeder.
 _WAITING = frozenset((
-    "dlrun_barrier", "dlrun_leave", "dlrun_table_open", "dlrun_table_pull", "dlrun_table_push", "dlrun_table_pull_dense",
+    "dlrun_barrier", "dlrun_commit", "dlrun_leave", "dlrun_table_open", "dlrun_table_pull", "dlrun_table_push", "dlrun_table_pull_dense",
     "dlrun_table_push_dense", "dlrun_table_clock", "dlrun_table_export", "dlrun_input_open",
 ))
 _CLOSERS = ("dlrun_session_close", "dlrun_table_close", "dlrun_input_close")

@@ -36,6 +36,7 @@ class Session:
         self.world = info.world
         self.generation = info.generation
         self.shards = info.shards
+        self.committed = os.fsdecode(info.commit_tag) if info.commit_number else None
         inputs = {}
         for index in range(info.inputs):
             one = _lib.InputInfo(struct_size=ctypes.sizeof(_lib.InputInfo))
@@ -124,6 +125,18 @@ def ready():
 def barrier(name, timeout=None):
     """Returns when every rank of the role has entered it. A rank that is done with its tables calls leave() first."""
     session().call("dlrun_barrier", _bytes(name), _lib.milliseconds(timeout))
+
+
+def commit(tag="", timeout=None):
+    """Records, for all ranks of the role at once, every batch that their inputs have given so far; the number of the commit.
+
+    Each rank enters it with the same tag, the word for what belongs to it (the path of a checkpoint), and gets out when it
+    is on disk. A job that starts again finds the tag in dlrun.committed (None: no commit), and its inputs go on behind what was
+    given. An error holds for all ranks and nothing is recorded, but after DeadlineExceeded it may be.
+    """
+    number = ctypes.c_uint64()
+    session().call("dlrun_commit", _bytes(tag), _lib.milliseconds(timeout), ctypes.byref(number))
+    return number.value
 
 
 def leave(timeout=None):

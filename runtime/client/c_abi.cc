@@ -227,6 +227,8 @@ int dlrun_session_get_info(dlrun_session* session, dlrun_session_info* info) {
     facts.epoch_term = welcome.epoch.term;
     facts.epoch_counter = welcome.epoch.counter;
     facts.inputs = static_cast<std::uint32_t>(welcome.inputs.size());
+    facts.commit_number = welcome.commit_number;
+    facts.commit_tag = welcome.commit_tag.c_str();
     return write_struct(facts, info, kSessionInfoV1);
   });
 }
@@ -276,6 +278,16 @@ int dlrun_stop_requested(dlrun_session* session, int* stop) {
       return null_argument(session == nullptr ? "session" : "stop");
     DLRUN_TRY(session->session->check_process());
     *stop = session->session->agent().stop_requested() ? 1 : 0;
+    return {};
+  });
+}
+
+int dlrun_commit(dlrun_session* session, const char* tag, int64_t timeout_ms, uint64_t* number) {
+  return guarded([&]() -> Status {
+    if (session == nullptr) return null_argument("session");
+    DLRUN_ASSIGN(const std::uint64_t made,
+                 session->session->commit(tag == nullptr ? "" : tag, wait_of(timeout_ms)));
+    if (number != nullptr) *number = made;
     return {};
   });
 }
@@ -433,8 +445,8 @@ int dlrun_input_next(dlrun_input* input, dlrun_batch* batch, int64_t timeout_ms)
     DLRUN_ASSIGN(const auto view, input->input->next(wait_of(timeout_ms)));
     dlrun_batch facts{};
     facts.pass = view.pass;
-    facts.layout = DLRUN_PASS_END;
-    if (!view.pass_ended) {
+    facts.layout = view.no_rows ? DLRUN_NO_ROWS : DLRUN_PASS_END;
+    if (!view.pass_ended && !view.no_rows) {
       const bool matrix = view.kind == dlrun::io::BatchKind::kDense;
       facts.lease = view.sequence + 1;
       facts.rows = view.rows;

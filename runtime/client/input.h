@@ -6,6 +6,7 @@
 /// exactly where the one before ended: no row twice, none left out; batches held stay valid.
 /// Bounds: kLossesMax feeders, each within kReattachLimit, then kUnavailable.
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,15 +29,21 @@ class Input {
   static Result<std::unique_ptr<Input>> open(std::shared_ptr<Session> session,
                                              const std::string& name, Duration timeout);
 
+  ~Input();
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
   const std::string& name() const { return name_; }
   std::uint32_t held_max() const { return slots_; }
   /// Errors of io::PipeReader::next. A mark (pass_ended) needs no release; each pass has one.
-  /// `sequence` rises by one or more per batch.
+  /// `sequence` rises by one or more per batch. A step without rows (no_rows) needs no release.
   Result<io::BatchView> next(Duration timeout);
   /// A column of a table that is held. kInvalidArgument: not held, no such column.
   Result<io::ColumnView> column(std::uint64_t sequence, std::uint64_t index);
   /// By BatchView::sequence. kInvalidArgument: not held.
   Status release(std::uint64_t sequence);
+  /// What next() has returned so far, for a commit.
+  io::InputCursor cursor() const;
 
  private:
   Input(std::shared_ptr<Session> session, std::string name)
@@ -55,6 +62,7 @@ class Input {
   std::string name_;
   SystemClock clock_;
   std::shared_ptr<io::PipeReader> reader_;  ///< null while the feeder is lost
+  bool registered_ = false;
   std::uint32_t slots_ = 0;
   std::uint32_t losses_ = 0;
   TimePoint lost_at_{};
@@ -63,9 +71,15 @@ class Input {
   std::uint64_t sequence_base_ = 0;  ///< added to the sequence of the reader of today
   std::uint64_t sequence_next_ = 0;
   std::mutex next_mutex_;
-  std::mutex held_mutex_;
+  mutable std::mutex held_mutex_;
   std::unordered_map<std::uint64_t, Held> held_;
   io::TakenSplits taken_;  ///< what the next feeder need not give; under held_mutex_
+  // Of an input with lanes; under held_mutex_.
+  bool has_lanes_ = false;
+  bool begun_ = false;
+  std::uint32_t pass_ = 0;
+  std::uint64_t step_ = 0;
+  std::map<std::uint32_t, io::LanePosition> lanes_;
 };
 
 }  // namespace dlrun::client

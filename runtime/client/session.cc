@@ -52,6 +52,30 @@ Status Session::barrier(const std::string& name, Duration timeout) {
   return agent_->barrier(name, timeout);
 }
 
+void Session::opened(const std::string& input, std::function<io::InputCursor()> cursor) {
+  std::scoped_lock lock(cursors_mutex_);
+  cursors_[input] = std::move(cursor);
+}
+
+void Session::closed(const std::string& input, io::InputCursor last) {
+  std::scoped_lock lock(cursors_mutex_);
+  cursors_[input] = [last = std::move(last)] { return last; };
+}
+
+Result<std::uint64_t> Session::commit(const std::string& tag, Duration timeout) {
+  DLRUN_TRY(check_process());
+  if (tag.size() > io::kCommitTagMax)
+    return fail(Errc::kInvalidArgument, "a tag of " + std::to_string(tag.size()) +
+                                            " bytes; at most " + std::to_string(io::kCommitTagMax));
+  std::scoped_lock one(commit_mutex_);
+  std::vector<io::InputCursor> inputs;
+  {
+    std::scoped_lock lock(cursors_mutex_);
+    for (const auto& [name, cursor] : cursors_) inputs.push_back(cursor());
+  }
+  return agent_->commit(tag, std::move(inputs), timeout);
+}
+
 Result<std::unique_ptr<ps::Client>> Session::connect(ps::WorkerId worker) {
   const task::Welcome now = agent_->welcome();
   if (now.ps.shards.empty()) {

@@ -8,6 +8,8 @@
 /// the parent is leaked there, not torn down.
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,6 +43,14 @@ class Session {
   /// A client that no clock knows, to read with after leave().
   Result<ps::Client*> observer();
   bool left() const { return left_; }
+  /// All that the inputs of this session have given so far, as one with the other ranks of the role
+  /// (docs/io.md); the number of the commit. An input that was closed counts with what it gave.
+  /// kInvalidArgument: a tag over io::kCommitTagMax; else as TaskClient::commit.
+  Result<std::uint64_t> commit(const std::string& tag, Duration timeout);
+  /// `input` is open from now on; its cursor is read at a commit. Its destructor calls closed().
+  void opened(const std::string& input, std::function<io::InputCursor()> cursor);
+  void closed(const std::string& input, io::InputCursor last);
+
   /// Nobody waits for this worker's clocks any more. Idempotent.
   Status leave(Duration timeout);
 
@@ -55,6 +65,9 @@ class Session {
   std::unique_ptr<ps::Client> worker_;
   std::unique_ptr<ps::Client> observer_;
   std::atomic<bool> left_{false};
+  std::mutex commit_mutex_;  ///< one commit at a time
+  std::mutex cursors_mutex_;
+  std::map<std::string, std::function<io::InputCursor()>> cursors_;
 };
 
 }  // namespace dlrun::client

@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-#define DLRUN_ABI_VERSION 2u
+#define DLRUN_ABI_VERSION 3u
 #define DLRUN_TIMEOUT_DEFAULT_MS 600000
 
 typedef enum dlrun_errc {
@@ -101,6 +101,10 @@ typedef struct dlrun_session_info {
   uint64_t epoch_term;
   uint64_t epoch_counter;
   uint32_t inputs; /* inputs that the job declares */
+  /* What this role committed last, in an earlier generation: the inputs go on behind it.
+   * 0 = nothing. Since version 3. */
+  uint64_t commit_number;
+  const char* commit_tag;
 } dlrun_session_info;
 
 DLRUN_API int dlrun_session_get_info(dlrun_session* session, dlrun_session_info* info);
@@ -124,6 +128,15 @@ DLRUN_API int dlrun_ready(dlrun_session* session);
 /* Returns when every rank of the role has entered the barrier of this name. A name may be used
  * again. */
 DLRUN_API int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms);
+/* Records all that the inputs have given so far, for every rank of the role at once: each enters it,
+ * as a barrier, with the same tag (NULL = ""; at most 4096 bytes). After 0 it is on disk: the next
+ * generation finds the tag in dlrun_session_info and begins behind what was given. `number` (may be
+ * NULL): of the job's commits, from 1. An error is the outcome for all ranks, and nothing is
+ * recorded, but for DLRUN_DEADLINE_EXCEEDED and DLRUN_UNAVAILABLE: then it may be.
+ * DLRUN_FAILED_PRECONDITION: other tags, a deterministic input that stands at different steps, or
+ * the generation ends. */
+DLRUN_API int dlrun_commit(dlrun_session* session, const char* tag, int64_t timeout_ms,
+                           uint64_t* number);
 /* *stop = 1 once the job asks this process to end in good order (save, then exit). Never waits. */
 DLRUN_API int dlrun_stop_requested(dlrun_session* session, int* stop);
 
@@ -205,7 +218,13 @@ typedef struct dlrun_input dlrun_input;
 
 /* layout. PASS_END is a mark, not data: this reader's part of pass `pass` is over. Every rank gets
  * one mark a pass, also for a pass of which it got no batch. */
-enum { DLRUN_PASS_END = 0, DLRUN_CSR = 1, DLRUN_MATRIX = 2, DLRUN_TABLE = 3 };
+enum {
+  DLRUN_PASS_END = 0,
+  DLRUN_CSR = 1,
+  DLRUN_MATRIX = 2,
+  DLRUN_TABLE = 3,
+  DLRUN_NO_ROWS = 4 /* a step of ends = "pad": rows 0, lease 0 */
+};
 
 /* One batch in the shared-memory ring, read-only. Arrays that the layout does not have are NULL. */
 typedef struct dlrun_batch {

@@ -178,7 +178,7 @@ class Batch {
     return *this;
   }
   ~Batch() {
-    if (input_ != nullptr) dlrun_input_release(input_, raw_.lease);
+    if (input_ != nullptr && raw_.lease != 0) dlrun_input_release(input_, raw_.lease);
   }
   const dlrun_batch* operator->() const noexcept { return &raw_; }
   const dlrun_batch& operator*() const noexcept { return raw_; }
@@ -233,6 +233,18 @@ class Session {
   const dlrun_session_info& info() const noexcept { return info_; }
   std::uint32_t rank() const noexcept { return info_.rank; }
   std::uint32_t world() const noexcept { return info_.world; }
+
+  /// Every rank with the same tag; the number of the commit. dlrun_commit has the outcomes.
+  std::uint64_t commit(const std::string& tag = {}, Timeout timeout = {}) {
+    std::uint64_t number = 0;
+    check(dlrun_commit(handle_.get(), tag.c_str(), timeout.count(), &number));
+    return number;
+  }
+  /// The tag of the commit that this generation begins from.
+  std::optional<std::string> committed() const {
+    if (info_.commit_number == 0) return std::nullopt;
+    return std::string(info_.commit_tag);
+  }
 
   Table table(const TableOptions& options) { return Table(handle_.get(), options); }
   Input input(const std::string& name, Timeout timeout = {}) {
