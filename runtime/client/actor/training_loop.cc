@@ -103,7 +103,7 @@ Status pump(caf::event_based_actor* self, Reader& reader) {
       continue;
     }
     auto released = [input = reader.input, me](const io::BatchView& done) {
-      static_cast<void>(input->release(done.sequence));
+      if (!done.no_rows) static_cast<void>(input->release(done.sequence));
       if (auto to = caf::actor_cast<caf::actor>(me)) caf::anon_send(to, Returned{});
     };
     ++reader.out;
