@@ -61,16 +61,21 @@ std::string absolute(const std::string& uri, const std::string& cwd) {
 /// train=data/a.txt,data/b.txt,format=libsvm: what has no known key before '=' is a path.
 Status add_input(Json& inputs, const std::string& flag) {
   static constexpr std::string_view kKeys[] = {
-      "format",       "index_base",         "delimiter",     "header",
-      "label_column", "batch_rows",         "passes",        "shuffle",
-      "seed",         "split_bytes",        "on_bad_record", "bad_records_max",
-      "quarantine",   "record_bytes_max",   "column",        "columns",
-      "missing",      "newlines_in_quotes", "token_type",    "sequence_length",
-      "tail",         "separator",          "padding",       "vocabulary"};
-  /// Words, also where they look like numbers; `column` and `missing` may come again and again.
-  static constexpr std::string_view kWords[] = {"delimiter",  "format",  "on_bad_record",
-                                                "quarantine", "columns", "record_bytes_max",
-                                                "token_type", "tail"};
+      "format",      "index_base",       "delimiter",
+      "header",      "label_column",     "batch_rows",
+      "passes",      "shuffle",          "seed",
+      "split_bytes", "on_bad_record",    "bad_records_max",
+      "quarantine",  "record_bytes_max", "column",
+      "columns",     "missing",          "newlines_in_quotes",
+      "token_type",  "sequence_length",  "tail",
+      "separator",   "padding",          "vocabulary",
+      "mode",        "static",           "lanes",
+      "ends",        "skip_batches",     "take_batches",
+      "weight"};
+  /// Words, also where they look like numbers; `column`, `missing` and `weight` may come again and again.
+  static constexpr std::string_view kWords[] = {
+      "delimiter",  "format", "on_bad_record", "quarantine", "columns", "record_bytes_max",
+      "token_type", "tail",   "mode",          "static",     "ends"};
   const auto equals = flag.find('=');
   if (equals == std::string::npos || equals == 0)
     return wrong(fmt::format("--input {}: write name=PATH[,format=csv,...]", flag));
@@ -104,6 +109,10 @@ Status add_input(Json& inputs, const std::string& flag) {
         return wrong(
             fmt::format("--input {}: column=... and columns=... exclude each other", name));
       list.push_back(jobspec::bytes_to_json(value));
+      continue;
+    }
+    if (key == "weight") {
+      input["weights"].push_back(scalar(value));
       continue;
     }
     if (key == "columns" && input.contains(key))

@@ -32,6 +32,37 @@ std::optional<InputProblem> columns_problem(const InputSpec& spec) {
   return std::nullopt;
 }
 
+/// Of the order of an input and of shares of its sources.
+std::vector<InputProblem> mode_problems(const InputSpec& spec) {
+  std::vector<InputProblem> out;
+  const auto wrong = [&](const char* field, std::string text) {
+    out.push_back({field, std::move(text)});
+  };
+  const bool ordered = spec.mode == Mode::kDeterministic;
+  if (ordered && (spec.lanes == 0 || spec.lanes > kInputLimits.lanes_max))
+    wrong("lanes", "must be 1 to " + std::to_string(kInputLimits.lanes_max));
+  if (!ordered && (spec.skip_batches != 0 || spec.take_batches != 0))
+    wrong("skip_batches", "there is no n-th batch but in mode = \"deterministic\"");
+  if (spec.skip_batches > kInputLimits.batches_max || spec.take_batches > kInputLimits.batches_max)
+    wrong(spec.skip_batches > kInputLimits.batches_max ? "skip_batches" : "take_batches",
+          "must be 0 to " + std::to_string(kInputLimits.batches_max));
+  if (!has_lanes(spec.mode) && spec.ends != Ends::kUneven)
+    wrong("ends", "belongs to mode = \"deterministic\" or \"static\"");
+  if (spec.weights.empty()) return out;
+  if (spec.weights.size() != spec.uris.size())
+    wrong("weights", "there are " + std::to_string(spec.weights.size()) + " for " +
+                         std::to_string(spec.uris.size()) + " uris: one for each");
+  if (spec.weights.size() > kInputLimits.weights_max)
+    wrong("weights", "more than " + std::to_string(kInputLimits.weights_max));
+  if (std::any_of(spec.weights.begin(), spec.weights.end(), [](std::uint32_t weight) {
+        return weight == 0 || weight > kInputLimits.weight_max;
+      }))
+    wrong("weights", "must be 1 to " + std::to_string(kInputLimits.weight_max));
+  if (spec.mode == Mode::kStatic && spec.static_by == StaticBy::kFiles)
+    wrong("weights", "do not go with static = \"files\"");
+  return out;
+}
+
 }  // namespace
 
 std::optional<InputProblem> csv_problem(const Schema& columns, char delimiter) {
@@ -86,6 +117,7 @@ std::vector<InputProblem> problems_of(const InputSpec& spec) {
           "on_bad_record = \"quarantine\" and quarantine = \"/FILE\" belong together");
   if (!spec.quarantine.empty() && (spec.quarantine[0] != '/' || has_nul(spec.quarantine)))
     wrong("quarantine", "must be the absolute path of a file");
+  for (InputProblem& problem : mode_problems(spec)) out.push_back(std::move(problem));
   const bool columns_wrong = wrong_if(columns_problem(spec));
   if (spec.format == Format::kTable)
     wrong_if(columns_wrong ? delimiter_problem(spec.delimiter)

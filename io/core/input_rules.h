@@ -21,6 +21,10 @@ struct InputLimits {
   std::int32_t label_column_max = 1'000'000;
   std::uint64_t record_bytes_max = 64u << 20;
   std::uint32_t vocabulary_max = 0x7fffffff;
+  std::uint32_t lanes_max = kLanesMax;
+  std::uint64_t batches_max = std::uint64_t{1} << 48;  ///< skip_batches, take_batches
+  std::uint32_t weights_max = 256;                     ///< how many
+  std::uint32_t weight_max = 1'000'000;
 };
 inline constexpr InputLimits kInputLimits{};
 

@@ -38,6 +38,11 @@ class LanePlan {
   std::uint64_t batch_of(std::uint32_t rank, std::uint64_t step) const {
     return step * world_ + rank;
   }
+  /// Of the first `step` steps of its consumer, those of `lane`.
+  std::uint64_t rounds_before(std::uint32_t lane, std::uint64_t step) const {
+    const std::uint64_t n = lanes_of_consumer();
+    return step / n + (lane / world_ < step % n ? 1 : 0);
+  }
   /// The first step of a consumer whose batch is not before `batch`.
   std::uint64_t step_from(std::uint32_t rank, std::uint64_t batch) const {
     return batch <= rank ? 0 : (batch - rank + world_ - 1) / world_;

@@ -311,69 +311,36 @@ Result<LedgerState> LedgerCore::commit_lanes(const Table& table, const Cursors& 
                                              std::uint32_t world) {
   DLRUN_ASSIGN(const LanePlan plan, LanePlan::make(table.spec, table.splits, world));
   const std::string where = "input \"" + table.spec.name + "\": ";
-  struct Place {
-    std::uint32_t pass = 0;
-    std::uint64_t step = 0;
-  };
-  const bool ordered = table.spec.mode == Mode::kDeterministic;
-  std::vector<Place> places(world);
   std::map<std::uint32_t, LanePosition> lanes = table.lanes;
-  for (std::uint32_t rank = 0; rank < world; ++rank) {
-    if (ordered) places[rank] = {table.pass, plan.step_from(rank, table.position)};
-  }
   for (const auto& [consumer, cursor] : cursors) {
     if (consumer.rank >= world)
       return fail(Errc::kInvalidArgument,
                   where + to_string(consumer) + " is none of its consumers");
-    if (!cursor->begun) continue;
-    places[consumer.rank] = {cursor->pass, cursor->step};
+    std::map<std::uint32_t, const LanePosition*> said;
     for (const LanePosition& at : cursor->lanes) {
       if (at.lane >= plan.lanes() || at.lane % world != consumer.rank || at.pass > cursor->pass ||
           (at.split > plan.splits_of(at.lane) && table.spec.ends != Ends::kWrap))
         return fail(Errc::kInvalidArgument,
                     where + to_string(consumer) + ": its place in lane " + std::to_string(at.lane));
-      lanes[at.lane] = at;
+      said[at.lane] = &at;
     }
-    if (!ordered && cursor->lanes.empty())  // it ended a pass of which it had no batch
-      lanes[consumer.rank] = {consumer.rank, cursor->pass, cursor->step, 0, 0};
-    if (!ordered && !cursor->lanes.empty() && lanes[consumer.rank].pass < cursor->pass)
-      lanes[consumer.rank] = {consumer.rank, cursor->pass, 0, 0, 0};
+    if (!cursor->begun) continue;
+    for (std::uint32_t lane = consumer.rank; lane < plan.lanes(); lane += world) {
+      LanePosition& at = lanes[lane];
+      if (at.pass > cursor->pass) continue;  // it was ahead when the generation began
+      if (at.pass < cursor->pass) at = {lane, cursor->pass, 0, 0, 0};
+      at.lane = lane;
+      at.step = std::max(at.step, plan.rounds_before(lane, cursor->step));
+      const auto one = said.find(lane);
+      if (one == said.end() || one->second->pass != cursor->pass) continue;
+      at.split = one->second->split;
+      at.rows = one->second->rows;
+    }
   }
   LedgerState state = table.state(table.spec.name);
   state.lanes.clear();
-  if (!ordered) {
-    state.world = world;
-    for (const auto& [lane, at] : lanes) state.lanes.push_back(at);
-    return state;
-  }
-  // Together: all batches before one place of the order, none behind it. Who has ended the pass has
-  // passed all that is left of it.
-  std::uint32_t pass = places[0].pass;
-  for (const Place& place : places) pass = std::min(pass, place.pass);
-  std::uint64_t batch = std::numeric_limits<std::uint64_t>::max();
-  for (std::uint32_t rank = 0; rank < world; ++rank) {
-    Place& place = places[rank];
-    if (place.pass != pass) continue;
-    place.step = std::max(place.step, plan.step_from(rank, table.spec.skip_batches));
-    batch = std::min(batch, plan.batch_of(rank, place.step));
-  }
-  for (std::uint32_t rank = 0; rank < world; ++rank) {
-    const Place& place = places[rank];
-    const bool over = place.pass == pass + 1 && place.step == 0;
-    const bool here = place.pass == pass && place.step == plan.step_from(rank, batch);
-    if (over || here) continue;
-    std::string all;
-    for (std::uint32_t r = 0; r < std::min<std::uint32_t>(world, 16); ++r)
-      all += (r == 0 ? "" : ", ") + std::to_string(places[r].step) + " of pass " +
-             std::to_string(places[r].pass);
-    return fail(Errc::kFailedPrecondition,
-                where + "its consumers do not stand at one place of the order (steps by rank: " +
-                    all + "): a commit comes after the same step everywhere");
-  }
-  state.pass = pass;
-  state.position = batch;
-  for (const auto& [lane, at] : lanes)
-    if (at.pass == pass) state.lanes.push_back(at);
+  for (const auto& [lane, at] : lanes) state.lanes.push_back(at);
+  if (table.spec.mode == Mode::kStatic) state.world = world;
   return state;
 }
 
@@ -400,18 +367,8 @@ Result<InputStart> LedgerCore::start(const std::string& input, const TaskId& con
                 "input \"" + input + "\": its commit is of " + std::to_string(table.world) +
                     " consumers, and static parts of " + std::to_string(world) + " are others");
   start.world = world;
-  if (table.spec.mode == Mode::kDeterministic) {
-    start.pass = table.pass;
-    start.step = plan.step_from(consumer.rank, std::max(table.position, table.spec.skip_batches));
-  }
-  for (const auto& [lane, at] : table.lanes) {
-    if (lane % world != consumer.rank) continue;
-    if (table.spec.mode == Mode::kStatic) {
-      start.pass = at.pass;
-      start.step = at.step;
-    }
-    start.lanes.push_back(at);
-  }
+  for (const auto& [lane, at] : table.lanes)
+    if (lane % world == consumer.rank) start.lanes.push_back(at);
   return start;
 }
 

@@ -83,7 +83,7 @@ class LedgerCore final : public Ledger {
     bool fixed = false;  ///< the file table is known
     SplitTable splits;
     std::uint32_t pass = 0;      ///< the open pass
-    std::uint64_t position = 0;  ///< handed out of the open pass, in its order; lanes: batches over
+    std::uint64_t position = 0;  ///< handed out of the open pass, in its order
     std::set<SplitKey> given_back;
     std::map<SplitKey, TaskId> leased;
     std::map<TaskId, std::set<SplitKey>> held;

@@ -140,7 +140,9 @@ static_assert(sizeof(SplitProgress) == 24);
 struct LanePosition {
   std::uint32_t lane = 0;
   std::uint32_t pass = 0;
-  std::uint64_t step = 0;   ///< of its consumer in the pass, this batch included
+  /// Of its consumer in the pass, this batch included. Of a ledger and an InputStart: the rounds of
+  /// the lane that are over, which is the same for any number of consumers.
+  std::uint64_t step = 0;
   std::uint64_t split = 0;  ///< index in the lane; >= its splits: it began anew (Ends::kWrap)
   std::uint64_t rows = 0;   ///< taken of that split
   friend bool operator==(const LanePosition&, const LanePosition&) = default;
@@ -176,10 +178,8 @@ enum class LeaseState : std::uint8_t {
 struct InputStart {
   std::vector<SplitProgress> begun;  ///< of the splits leased to it: rows committed before
   // Lanes.
-  std::uint32_t world = 0;  ///< consumers; 0 = no lanes
-  std::uint32_t pass = 0;
-  std::uint64_t step = 0;           ///< its own
-  std::vector<LanePosition> lanes;  ///< its own; one that is not named begins the pass
+  std::uint32_t world = 0;          ///< consumers; 0 = no lanes
+  std::vector<LanePosition> lanes;  ///< its own; one that is not named begins anew
   friend bool operator==(const InputStart&, const InputStart&) = default;
 };
 
@@ -225,9 +225,9 @@ struct LedgerState {
   /// Of the splits above: rows that a commit covers.
   std::vector<SplitProgress> begun;
   std::uint64_t files_digest = 0;  ///< of the file table; 0 = not known (version 0.1)
-  // Lanes: a generation's start. kDeterministic: `pass`, and `position` batches of it are over.
+  // Lanes: where the generation begins.
   std::uint32_t world = 0;          ///< kStatic: of the commit; 0 = none
-  std::vector<LanePosition> lanes;  ///< by lane; one that is not named begins the pass
+  std::vector<LanePosition> lanes;  ///< by lane; one that is not named begins anew
   friend bool operator==(const LedgerState&, const LedgerState&) = default;
 };
 
@@ -263,8 +263,8 @@ class Ledger {
   virtual std::vector<LedgerState> save() const = 0;
   /// What a ledger begins from after all that `consumers`, the ones of a role of `world` that have
   /// not ended, took; of the inputs that one of them names. Changes nothing. O(leases + cursors).
-  /// kFailedPrecondition: lanes, and a consumer is missing; deterministic, and they do not stand at
-  /// one place of the order. kInvalidArgument: a cursor that cannot be.
+  /// kFailedPrecondition: lanes, and a consumer is missing. kInvalidArgument: a cursor that cannot
+  /// be.
   virtual Result<std::vector<LedgerState>> commit(const std::vector<ConsumerCursor>& consumers,
                                                   std::uint32_t world) const = 0;
   /// Where the consumer begins; `world` consumers share the input. kFailedPrecondition: no files

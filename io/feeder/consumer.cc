@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <span>
 #include <utility>
 
 #include "io/feeder/row_reader.h"
@@ -21,7 +21,8 @@ constexpr Duration kDoneWithin = std::chrono::milliseconds(500);
 constexpr Duration kEndHeldMax = std::chrono::seconds(2);  ///< one that never sleeps, with batches
 constexpr Duration kLookAgain = std::chrono::milliseconds(10);
 constexpr Duration kTellRestWithin = std::chrono::seconds(2);
-constexpr Duration kSayAgain = std::chrono::seconds(2);  ///< its steps, when it has ended
+constexpr Duration kNewsMax = std::chrono::milliseconds(100);  ///< of steps: no record is written
+constexpr Duration kSayAgain = std::chrono::seconds(2);        ///< its steps, when it has ended
 
 bool answer_may_be_lost(Errc code) {
   return code == Errc::kUnavailable || code == Errc::kDeadlineExceeded || code == Errc::kOverloaded;
@@ -116,24 +117,16 @@ Result<std::vector<FileEntry>> Consumer::list() {
 
 /// Where the consumer says that it is, else where the job says.
 Status Consumer::begin_lanes(const std::vector<FileEntry>& files) {
-  InputStart start = start_;
+  std::optional<LanePosition> place;
   if (!lane_progress_.empty()) {
-    const LanePosition& at = lane_progress_.front();
-    if (at.lane != pipe::kNoLane)
+    place = lane_progress_.front();
+    if (place->lane != pipe::kNoLane)
       return fail(Errc::kInvalidArgument, "progress in lanes without its place");
-    // Of lanes that this generation has not touched, the job knows.
-    std::map<std::uint32_t, LanePosition> lanes;
-    for (const LanePosition& one : start_.lanes) lanes[one.lane] = one;
-    for (std::size_t i = 1; i < lane_progress_.size(); ++i)
-      lanes[lane_progress_[i].lane] = lane_progress_[i];
-    start.pass = at.pass;
-    start.step = at.step;
-    start.lanes.clear();
-    for (const auto& [lane, one] : lanes) start.lanes.push_back(one);
   }
+  const auto said = std::span(lane_progress_).subspan(place ? 1 : 0);
   const Lanes::Of of{
       spec_, shape_, source_, *bad_records_, writer_->slot_bytes(), limits_.window_bytes_max};
-  DLRUN_ASSIGN(lanes_, Lanes::make(of, files, admit_.consumer.rank, start));
+  DLRUN_ASSIGN(lanes_, Lanes::make(of, files, admit_.consumer.rank, start_, place, said));
   resync_ = false;
   return {};
 }
@@ -261,7 +254,7 @@ void Consumer::take_answer(const Result<LeaseAnswer>& answer) {
   done_at_ = now;
   if (lanes_) {
     // The same again: nobody else got any further.
-    backoff_ = answer->steps == news_ ? std::clamp(2 * backoff_, kWaitMin, kWaitMax) : kWaitMin;
+    backoff_ = answer->steps == news_ ? std::clamp(2 * backoff_, kWaitMin, kNewsMax) : kWaitMin;
     ask_at_ = now + (ended_ ? kSayAgain : backoff_);
     news_ = answer->steps;
     return;

@@ -13,7 +13,9 @@ Lanes::Lanes(const Of& of, SplitTable splits, std::uint32_t rank)
     : of_(of), splits_(std::move(splits)), rank_(rank) {}
 
 Result<std::unique_ptr<Lanes>> Lanes::make(const Of& of, const std::vector<FileEntry>& files,
-                                           std::uint32_t rank, const InputStart& start) {
+                                           std::uint32_t rank, const InputStart& start,
+                                           const std::optional<LanePosition>& place,
+                                           std::span<const LanePosition> said) {
   DLRUN_ASSIGN(SplitTable splits, SplitTable::of(of.spec, files));
   std::unique_ptr<Lanes> lanes(new Lanes(of, std::move(splits), rank));
   DLRUN_ASSIGN(LanePlan plan, LanePlan::make(of.spec, lanes->splits_, start.world));
@@ -22,32 +24,37 @@ Result<std::unique_ptr<Lanes>> Lanes::make(const Of& of, const std::vector<FileE
                                             std::to_string(start.world) + " consumers");
   lanes->plan_ = std::make_unique<LanePlan>(std::move(plan));
   lanes->lanes_.resize(lanes->plan_->lanes_of_consumer());
+  std::map<std::uint32_t, LanePosition>& begin = lanes->begin_;
   for (std::size_t i = 0; i < lanes->lanes_.size(); ++i) {
     Lane& lane = lanes->lanes_[i];
     lane.number = lanes->plan_->lane_of(rank, i);
     lane.splits = lanes->plan_->splits_of(lane.number);
+    begin[lane.number] = {lane.number, 0, 0, 0, 0};
   }
-  lanes->pass_ = start.pass;
-  lanes->begin_pass(std::max(start.step, lanes->first_step()));
-  for (const LanePosition& at : start.lanes) {
-    const auto lane = std::find_if(lanes->lanes_.begin(), lanes->lanes_.end(),
-                                   [&](const Lane& one) { return one.number == at.lane; });
-    if (lane == lanes->lanes_.end() || at.pass != start.pass || lane->splits == 0) continue;
-    lane->next = at.split;
-    lane->skip = at.rows;
-    lane->gave = at.rows > 0 || at.split > 0;
-    lane->over = at.rows == 0 && at.split > 0 && at.split % lane->splits == 0;
-    lane->discard = 0;
+  for (const LanePosition& at : start.lanes)
+    if (begin.contains(at.lane)) begin[at.lane] = at;
+  if (place) {  // all of its lanes are there, but those that were ahead already
+    for (auto& [lane, at] : begin) {
+      if (at.pass > place->pass) continue;
+      if (at.pass < place->pass) at = {lane, place->pass, 0, 0, 0};
+      at.step = std::max(at.step, lanes->plan_->rounds_before(lane, place->step));
+      for (const LanePosition& one : said)
+        if (one.lane == lane && one.pass == place->pass) {
+          at.split = one.split;
+          at.rows = one.rows;
+        }
+    }
   }
+  lanes->pass_ = begin.begin()->second.pass;
+  for (const auto& [lane, at] : begin) lanes->pass_ = std::min(lanes->pass_, at.pass);
+  lanes->begin_pass();
   return lanes;
 }
 
-void Lanes::begin_pass(std::uint64_t step) {
-  step_ = step;
+void Lanes::begin_pass() {
+  step_ = first_step();
   own_ = {pass_, 0, false};
-  const std::uint64_t n = lanes_.size();
-  for (std::uint64_t i = 0; i < n; ++i) {
-    Lane& lane = lanes_[static_cast<std::size_t>(i)];
+  for (Lane& lane : lanes_) {
     lane.batcher =
         std::make_unique<Batcher>(of_.spec, make_store(of_.spec, of_.shape), of_.slot_bytes);
     lane.reader.reset();
@@ -55,10 +62,27 @@ void Lanes::begin_pass(std::uint64_t step) {
     lane.opened.clear();
     lane.over = lane.splits == 0;
     lane.gave = lane.wrapped = false;
-    lane.given = step / n + (i < step % n ? 1 : 0);
-    const std::uint64_t first = first_step();
-    lane.discard = first / n + (i < first % n ? 1 : 0);
+    lane.given = lane.discard = plan_->rounds_before(lane.number, step_);
+    const LanePosition& at = begin_.at(lane.number);
+    if (at.pass > pass_) {
+      lane.over = true;
+      lane.discard = 0;
+      lane.given = kThrough;
+    }
+    if (at.pass != pass_ || lane.splits == 0) continue;
+    lane.given = std::max(lane.given, at.step);
+    if (at.split == 0 && at.rows == 0) continue;  // nothing was taken of it
+    lane.next = at.split;
+    lane.skip = at.rows;
+    lane.gave = true;
+    lane.over = at.rows == 0 && at.split % lane.splits == 0;
+    lane.discard = 0;
   }
+}
+
+bool Lanes::all_through() const {
+  return std::all_of(lanes_.begin(), lanes_.end(),
+                     [](const Lane& lane) { return lane.given == kThrough; });
 }
 
 /// Its next batch can be cut.
@@ -93,12 +117,14 @@ StepReport Lanes::report() const {
     report.steps = ~std::uint64_t{0};
     for (std::uint64_t i = 0; i < n; ++i) {
       const Lane& lane = lanes_[static_cast<std::size_t>(i)];
+      if (lane.given == kThrough) continue;
       const std::uint64_t first = known(lane) * n + i;
       if (first < report.steps) report = {pass_, first, exact(lane)};
     }
   } else {  // up to the last step with one
     for (std::uint64_t i = 0; i < n; ++i) {
       const Lane& lane = lanes_[static_cast<std::size_t>(i)];
+      if (lane.given == kThrough) continue;
       if (const std::uint64_t batches = known(lane); batches > 0)
         report.steps = std::max(report.steps, (batches - 1) * n + i + 1);
       report.ended = report.ended && exact(lane);
@@ -128,6 +154,11 @@ Lanes::Next Lanes::next(const StepNews& news) {
         plan_->batch_of(rank_, step_) >= of_.spec.skip_batches + of_.spec.take_batches)
       return Next::kPassEnd;
     Lane& lane = current();
+    if (step_ / lanes_.size() < lane.given) {  // behind the commit
+      if (all_through()) return Next::kPassEnd;
+      ++step_;
+      continue;
+    }
     reading_ = static_cast<std::size_t>(step_ % lanes_.size());
     if (!settled(lane) || (lane.discard > 0 && ready(lane))) return Next::kRead;
     const bool has = ready(lane);
@@ -248,7 +279,7 @@ std::uint64_t Lanes::pad() {
 void Lanes::end_pass() {
   before_ = {report()};
   ++pass_;
-  begin_pass(first_step());
+  begin_pass();
 }
 
 }  // namespace dlrun::io

@@ -16,7 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,9 +40,12 @@ class Lanes {
     std::uint64_t slot_bytes = 0;
     std::uint64_t window_bytes_max = 0;
   };
-  /// `start`: of the job, or where the consumer says it is.
+  /// `start`: where the generation begins. `place`: pass and step of a consumer that has begun, and
+  /// `said` the lanes where it took something.
   static Result<std::unique_ptr<Lanes>> make(const Of& of, const std::vector<FileEntry>& files,
-                                             std::uint32_t rank, const InputStart& start);
+                                             std::uint32_t rank, const InputStart& start,
+                                             const std::optional<LanePosition>& place = {},
+                                             std::span<const LanePosition> said = {});
 
   enum class Next { kRead, kBatch, kPad, kWait, kPassEnd, kEnd };
   Next next(const StepNews& news);
@@ -60,6 +65,8 @@ class Lanes {
     std::uint64_t index = 0;
     std::uint64_t rows = 0;  ///< out
   };
+  /// `given` of a lane that has been through the pass.
+  static constexpr std::uint64_t kThrough = std::uint64_t{1} << 62;
   struct Lane {
     std::uint32_t number = 0;
     std::uint64_t splits = 0;
@@ -76,13 +83,14 @@ class Lanes {
     std::uint64_t total = 0;
   };
   Lanes(const Of& of, SplitTable splits, std::uint32_t rank);
-  void begin_pass(std::uint64_t step);
+  void begin_pass();
   std::uint64_t first_step() const { return plan_->step_from(rank_, of_.spec.skip_batches); }
   bool ready(const Lane& lane) const;
   bool settled(const Lane& lane) const { return lane.over || lane.batcher->full_batch(); }
   std::uint64_t known(const Lane& lane) const;
   bool exact(const Lane& lane) const;
   StepReport report() const;
+  bool all_through() const;
   Next fill(Lane& lane);
   LanePosition advance(Lane& lane);
   void throw_away(Lane& lane);
@@ -95,6 +103,8 @@ class Lanes {
   std::vector<Lane> lanes_;
   std::uint32_t pass_ = 0;
   std::uint64_t step_ = 0;
+  /// Where lanes stand at first; of passes to come, too: a lane may be ahead of others.
+  std::map<std::uint32_t, LanePosition> begin_;
   std::size_t reading_ = 0;  ///< the lane that read() goes on with
   StepReport own_;           ///< once it has ended the pass it stays
   std::vector<StepReport> before_;

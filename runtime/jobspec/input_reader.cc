@@ -59,6 +59,7 @@ void JobReader::input(const Node::Member& member) {
   const PartId part{Part::kInput, spec_.inputs.size()};
   place(part, "").at = member.at;
   bool delimiter = false;
+  std::optional<Mark> of_static, of_deterministic, of_lanes;
   std::optional<Mark> columns, of_csv, of_tokens;  ///< where a key that suits few formats stands
   std::string format;
   constexpr auto kU64Max = std::numeric_limits<std::uint64_t>::max();
@@ -121,6 +122,44 @@ void JobReader::input(const Node::Member& member) {
                input.bad_records_max = integer<std::uint64_t>(n, "bad_records_max", 0, kU64Max);
              }},
             {"quarantine", [&](const Node& n) { input.quarantine = bytes(n, "quarantine"); }},
+            {"mode",
+             [&](const Node& n) {
+               input.mode =
+                   static_cast<io::Mode>(choice(n, "mode", {"dynamic", "deterministic", "static"}));
+             }},
+            {"static",
+             [&](const Node& n) {
+               of_static = n.at;
+               input.static_by = static_cast<io::StaticBy>(choice(n, "static", {"files", "bytes"}));
+             }},
+            {"lanes",
+             [&](const Node& n) {
+               of_deterministic = n.at;
+               input.lanes = integer<std::uint32_t>(n, "lanes", 1, kMost.lanes_max);
+             }},
+            {"ends",
+             [&](const Node& n) {
+               of_lanes = n.at;
+               input.ends =
+                   static_cast<io::Ends>(choice(n, "ends", {"uneven", "drop", "pad", "wrap"}));
+             }},
+            {"skip_batches",
+             [&](const Node& n) {
+               of_deterministic = n.at;
+               input.skip_batches = integer<std::uint64_t>(n, "skip_batches", 0, kMost.batches_max);
+             }},
+            {"take_batches",
+             [&](const Node& n) {
+               of_deterministic = n.at;
+               input.take_batches = integer<std::uint64_t>(n, "take_batches", 0, kMost.batches_max);
+             }},
+            {"weights",
+             [&](const Node& n) {
+               if (!want(n, Node::Kind::kList, "weights") || !at_most(n, kMost.weights_max, "weights"))
+                 return;
+               for (const Node& item : n.items)
+                 input.weights.push_back(integer<std::uint32_t>(item, "a weight", 1, kMost.weight_max));
+             }},
             {"record_bytes_max",
              [&](const Node& n) {
                input.record_bytes_max = static_cast<std::uint64_t>(size(n, "record_bytes_max"));
@@ -192,6 +231,13 @@ void JobReader::input(const Node::Member& member) {
     unfit("missing", *of_csv, "missing and newlines_in_quotes belong to csv and tsv with columns");
   if (of_tokens && input.format != io::Format::kTokens)
     unfit("token_type", *of_tokens, "this key belongs to format = \"tokens\"");
+  if (of_static && input.mode != io::Mode::kStatic)
+    unfit("static", *of_static, "static belongs to mode = \"static\"");
+  if (of_deterministic && input.mode != io::Mode::kDeterministic)
+    unfit("lanes", *of_deterministic,
+          "lanes, skip_batches and take_batches belong to mode = \"deterministic\"");
+  if (of_lanes && !io::has_lanes(input.mode))
+    unfit("ends", *of_lanes, "ends belongs to mode = \"deterministic\" or \"static\"");
   if (format == "tsv" && !delimiter) input.delimiter = '\t';
   spec_.inputs.push_back(std::move(input));
 }

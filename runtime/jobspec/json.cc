@@ -120,6 +120,20 @@ Json input_json(const io::InputSpec& input) {
   static constexpr const char* kPolicies[] = {"fail", "skip", "quarantine"};
   out["on_bad_record"] = kPolicies[static_cast<std::size_t>(input.on_bad_record)];
   out["bad_records_max"] = input.bad_records_max;
+  static constexpr const char* kModes[] = {"dynamic", "deterministic", "static"};
+  static constexpr const char* kEnds[] = {"uneven", "drop", "pad", "wrap"};
+  if (input.mode != io::Mode::kDynamic) {
+    out["mode"] = kModes[static_cast<std::size_t>(input.mode)];
+    out["ends"] = kEnds[static_cast<std::size_t>(input.ends)];
+  }
+  if (input.mode == io::Mode::kStatic)
+    out["static"] = input.static_by == io::StaticBy::kBytes ? "bytes" : "files";
+  if (input.mode == io::Mode::kDeterministic) {
+    out["lanes"] = input.lanes;
+    out["skip_batches"] = input.skip_batches;
+    out["take_batches"] = input.take_batches;
+  }
+  if (!input.weights.empty()) out["weights"] = input.weights;
   if (!input.quarantine.empty()) out["quarantine"] = bytes_to_json(input.quarantine);
   if (io::is_table(input.format)) out["record_bytes_max"] = input.record_bytes_max;
   if (io::has_schema(input.format)) {

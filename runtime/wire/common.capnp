@@ -73,9 +73,7 @@ struct InputCursor {
 struct InputStart {
   begun @0 :List(SplitProgress);
   world @1 :UInt32;
-  pass @2 :UInt32;
-  step @3 :UInt64;
-  lanes @4 :List(LanePosition);
+  lanes @2 :List(LanePosition);
 }
 
 struct StepReport {

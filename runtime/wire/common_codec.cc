@@ -141,8 +141,6 @@ void put(schema::LeaseAnswer::Builder to, const io::LeaseAnswer& from) {
     auto start = to.initStart();
     put(start.initBegun(from.start.begun.size()), from.start.begun);
     start.setWorld(from.start.world);
-    start.setPass(from.start.pass);
-    start.setStep(from.start.step);
     put(start.initLanes(from.start.lanes.size()), from.start.lanes);
   }
   if (!(from.steps == io::StepNews{})) {
@@ -160,8 +158,7 @@ Result<io::LeaseAnswer> get(schema::LeaseAnswer::Reader from) {
   DLRUN_ASSIGN(answer.state, get_enum(from.getState(), io::LeaseState::kEndOfInput, "lease state"));
   for (const auto split : from.getSplits()) answer.splits.push_back(get(split));
   const auto start = from.getStart();
-  answer.start = {get(start.getBegun()), start.getWorld(), start.getPass(), start.getStep(),
-                  get(start.getLanes())};
+  answer.start = {get(start.getBegun()), start.getWorld(), get(start.getLanes())};
   const auto steps = from.getSteps();
   answer.steps = {steps.getPass(), steps.getLeast(), steps.getMost(), steps.getBound(),
                   steps.getFinal()};

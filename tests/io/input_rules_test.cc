@@ -127,6 +127,45 @@ TEST(InputRules, WhatAParserOfTokensRefusesIsRefused) {
   }
 }
 
+TEST(InputRules, OrdersAndSharesAreOfTheirModes) {
+  const auto ordered = [](InputSpec& s) { s.mode = Mode::kDeterministic; };
+  const Case cases[] = {
+      {"", "", [](InputSpec& s) { s.lanes = 4096; }},
+      {"lanes", "1 to 4096", [](InputSpec& s) { s.lanes = 0; }},
+      {"lanes", "1 to 4096", [](InputSpec& s) { s.lanes = 4097; }},
+      {"", "", [](InputSpec& s) { s.mode = Mode::kDynamic, s.lanes = 0; }},  // has none
+      {"", "", [](InputSpec& s) { s.skip_batches = 1, s.take_batches = std::uint64_t{1} << 48; }},
+      {"skip_batches", "0 to 281474976710656",
+       [](InputSpec& s) { s.skip_batches = (std::uint64_t{1} << 48) + 1; }},
+      {"take_batches", "0 to 281474976710656",
+       [](InputSpec& s) { s.take_batches = (std::uint64_t{1} << 48) + 1; }},
+      {"skip_batches", "no n-th batch",
+       [](InputSpec& s) { s.mode = Mode::kStatic, s.skip_batches = 1; }},
+      {"skip_batches", "no n-th batch",
+       [](InputSpec& s) { s.mode = Mode::kDynamic, s.take_batches = 1; }},
+      {"", "", [](InputSpec& s) { s.mode = Mode::kStatic, s.ends = Ends::kWrap; }},
+      {"ends", "belongs to", [](InputSpec& s) { s.mode = Mode::kDynamic, s.ends = Ends::kDrop; }},
+      {"", "", [](InputSpec& s) { s.weights = {1'000'000}; }},
+      {"weights", "2 for 1 uris", [](InputSpec& s) { s.weights = {1, 1}; }},
+      {"weights", "1 to 1000000", [](InputSpec& s) { s.weights = {0}; }},
+      {"weights", "1 to 1000000", [](InputSpec& s) { s.weights = {1'000'001}; }},
+      {"weights", "more than 256",
+       [](InputSpec& s) { s.uris.resize(257, "/b"), s.weights.resize(257, 1); }},
+      {"weights", "static = \"files\"",
+       [](InputSpec& s) { s.mode = Mode::kStatic, s.weights = {1}; }},
+      {"", "",
+       [](InputSpec& s) {
+         s.mode = Mode::kStatic, s.static_by = StaticBy::kBytes, s.weights = {1};
+       }},
+  };
+  for (const Case& c : cases) {
+    InputSpec spec = good(Format::kLibsvm);
+    ordered(spec);
+    c.spoil(spec);
+    expect(c, spec);
+  }
+}
+
 TEST(InputRules, ColumnsAreOfFormatsThatHaveThem) {
   for (const Format format : {Format::kJsonLines, Format::kTfExample}) {
     InputSpec spec = good(format);

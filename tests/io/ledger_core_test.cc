@@ -447,60 +447,66 @@ InputCursor place(std::uint32_t pass, std::uint64_t step, std::vector<LanePositi
   return cursor;
 }
 
-TEST(LedgerCore, ADeterministicCommitIsOnePlaceOfTheOrderAndGoesOnWithAnotherNumberOfConsumers) {
+TEST(LedgerCore, ADeterministicCommitSaysOfEachLaneHowManyRoundsAreOverWhateverTheConsumers) {
   LedgerCore ledger({lanes(Mode::kDeterministic)});
   ASSERT_TRUE(ledger.set_files("train", {{"/a", 1u << 20, "e"}}));
   EXPECT_EQ(ledger.lease("train", worker(0), 1).error().code, Errc::kFailedPrecondition);
   EXPECT_EQ(ledger.start("train", worker(0), 5).error().code, Errc::kFailedPrecondition);
-  EXPECT_EQ(ledger.start("train", worker(1), 3).value(), (InputStart{{}, 3, 0, 0, {}}));
-  // Three consumers after five steps: 15 batches. Lane 1 is of rank 1.
+  EXPECT_EQ(ledger.start("train", worker(1), 3).value(), (InputStart{{}, 3, {}}));
+  // Three consumers of four lanes each after five steps: 15 batches, one round of 12 and 3 more.
   const LanePosition in_lane{1, 0, 5, 2, 40};
-  const auto five = [&](std::uint64_t last) {
-    return ledger.commit({{worker(0), {place(0, 5)}},
-                          {worker(1), {place(0, 5, {in_lane})}},
-                          {worker(2), {place(0, last)}}},
-                         3);
-  };
-  EXPECT_EQ(five(3).error().code, Errc::kFailedPrecondition);
-  EXPECT_EQ(five(6).error().code, Errc::kFailedPrecondition);
-  EXPECT_EQ(five(4)->at(0).position, 14u) << "all before the 15th";
-  const auto states = five(5);
+  const auto states = ledger.commit({{worker(0), {place(0, 5)}},
+                                     {worker(1), {place(0, 5, {in_lane})}},
+                                     {worker(2), {place(0, 5)}}},
+                                    3);
   ASSERT_TRUE(states) << states.error().to_string();
-  EXPECT_EQ(states->at(0).position, 15u);
-  EXPECT_EQ(states->at(0).lanes, std::vector<LanePosition>{in_lane});
-  LedgerCore next({lanes(Mode::kDeterministic)});
-  ASSERT_TRUE(next.set_files("train", {{"/a", 1u << 20, "e"}}));
-  ASSERT_TRUE(next.restore(states->at(0)));
-  for (std::uint32_t world : {1u, 2u, 4u, 12u}) {
-    std::set<std::uint64_t> first;  // the batches that come first are those behind the commit
-    for (std::uint32_t rank = 0; rank < world; ++rank) {
-      const auto start = next.start("train", worker(rank), world);
-      ASSERT_TRUE(start);
-      first.insert(start->step * world + rank);
-      EXPECT_EQ(start->lanes.size(), 1 % world == rank ? 1u : 0u);
-    }
-    EXPECT_EQ(*first.begin(), 15u);
-    EXPECT_EQ(*first.rbegin(), 15u + world - 1);
-    EXPECT_EQ(first.size(), world);
+  ASSERT_EQ(states->at(0).lanes.size(), 12u);
+  std::uint64_t over = 0;
+  for (const LanePosition& at : states->at(0).lanes) {
+    EXPECT_EQ(at.step, at.lane < 3 ? 2u : 1u) << at.lane;
+    over += at.step;
   }
+  EXPECT_EQ(over, 15u);
+  EXPECT_EQ(states->at(0).lanes[1], (LanePosition{1, 0, 2, 2, 40}));
+  ASSERT_TRUE(ledger.restore(states->at(0)));
+  for (std::uint32_t world : {1u, 2u, 4u, 12u}) {
+    std::size_t all = 0;
+    for (std::uint32_t rank = 0; rank < world; ++rank) {
+      const auto start = ledger.start("train", worker(rank), world);
+      ASSERT_TRUE(start);
+      for (const LanePosition& at : start->lanes) EXPECT_EQ(at.lane % world, rank);
+      all += start->lanes.size();
+    }
+    EXPECT_EQ(all, 12u);
+  }
+  // Another generation, of two: who has taken nothing stays where it was.
+  const auto next =
+      ledger.commit({{worker(0), {place(0, 8)}}, {worker(1), {InputCursor{"train"}}}}, 2);
+  ASSERT_TRUE(next) << next.error().to_string();
+  // Rank 0 has the lanes 0, 2, 4, 6, 8, 10: eight steps are one round of them and two more.
+  for (const LanePosition& at : next->at(0).lanes)
+    EXPECT_EQ(at.step, at.lane <= 2 ? 2u : 1u) << at.lane;
 }
 
-TEST(LedgerCore, ADeterministicCommitAtTheEndOfAPass) {
+TEST(LedgerCore, ADeterministicCommitOfConsumersInTwoPasses) {
   LedgerCore ledger({lanes(Mode::kDeterministic)});
   ASSERT_TRUE(ledger.set_files("train", {{"/a", 1u << 20, "e"}}));
   // Rank 1 has heard of the end of the pass, rank 0 stands at its last batch.
-  auto states = ledger.commit({{worker(0), {place(0, 9)}}, {worker(1), {place(1, 0)}}}, 2);
+  auto states = ledger.commit(
+      {{worker(0), {place(0, 9)}}, {worker(1), {place(1, 0, {{1, 0, 9, 70, 3}})}}}, 2);
   ASSERT_TRUE(states);
-  EXPECT_EQ(states->at(0).pass, 0u);
-  EXPECT_EQ(states->at(0).position, 18u);
-  states = ledger.commit({{worker(0), {place(1, 0)}}, {worker(1), {place(1, 0)}}}, 2);
-  EXPECT_EQ(states->at(0).pass, 1u);
-  EXPECT_EQ(states->at(0).position, 0u);
-  EXPECT_FALSE(ledger.commit({{worker(0), {place(0, 9)}}, {worker(1), {place(1, 1)}}}, 2));
+  for (const LanePosition& at : states->at(0).lanes) EXPECT_EQ(at.pass, at.lane % 2);
+  EXPECT_EQ(states->at(0).lanes[1], (LanePosition{1, 1, 0, 0, 0}));
   EXPECT_FALSE(ledger.commit({{worker(0), {place(1, 0)}}}, 2)) << "one of two";
+  // The next generation has one consumer, whose lanes stand in two passes.
+  ASSERT_TRUE(ledger.restore(states->at(0)));
+  states = ledger.commit({{worker(0), {place(0, 100)}}}, 1);
+  ASSERT_TRUE(states);
+  EXPECT_EQ(states->at(0).lanes[1].pass, 1u) << "it was ahead";
+  EXPECT_EQ(states->at(0).lanes[0].step, 9u);
 }
 
-TEST(LedgerCore, AStaticCommitIsOfEachConsumerAloneAndOfThatManyConsumers) {
+TEST(LedgerCore, AStaticCommitIsOfThatManyConsumers) {
   LedgerCore ledger({lanes(Mode::kStatic)});
   ASSERT_TRUE(ledger.set_files("train", three_files()));
   const LanePosition at{1, 1, 7, 1, 3};
@@ -508,8 +514,7 @@ TEST(LedgerCore, AStaticCommitIsOfEachConsumerAloneAndOfThatManyConsumers) {
       {{worker(0), {place(0, 2, {{0, 0, 2, 0, 9}})}}, {worker(1), {place(1, 7, {at})}}}, 2);
   ASSERT_TRUE(states) << states.error().to_string();
   ASSERT_TRUE(ledger.restore(states->at(0)));
-  EXPECT_EQ(ledger.start("train", worker(1), 2).value(), (InputStart{{}, 2, 1, 7, {at}}));
-  EXPECT_EQ(ledger.start("train", worker(0), 2)->step, 2u);
+  EXPECT_EQ(ledger.start("train", worker(1), 2).value(), (InputStart{{}, 2, {at}}));
   EXPECT_EQ(ledger.start("train", worker(0), 3).error().code, Errc::kFailedPrecondition);
 }
 
