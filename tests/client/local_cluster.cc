@@ -97,6 +97,8 @@ task::Welcome LocalCluster::welcome(const TaskId& task) const {
   hello.world = task.role == "worker" ? job_.workers : task.role == "ps" ? job_.shards : 1;
   hello.job_name = "local";
   hello.inputs = job_.inputs;
+  hello.commit_number = job_.committed.empty() ? 0 : 1;
+  hello.commit_tag = job_.committed_tag;
   hello.ps.workers = job_.workers;
   hello.ps.token = token_of({JobId{1}, "tables", 0, Generation{1}});
   if (job_.shards > 0) hello.ps.map = ps::SlotMap::even(job_.shards, kEpoch);
@@ -292,13 +294,48 @@ void LocalCluster::on_message(const TaskId& from, task::PeerKind, task::ToServer
     static_cast<void>(server_->send(from, at));
   } else if (auto* files = std::get_if<task::FeederFiles>(&message)) {
     std::scoped_lock lock(mutex_);
-    reply(files->request, ledger_->set_files(files->input, files->files), {});
+    Status status = ledger_->set_files(files->input, files->files);
+    if (status && begun_.insert(files->input).second)
+      for (const io::LedgerState& state : job_.committed)
+        if (status && state.input == files->input) status = ledger_->restore(state);
+    io::LeaseAnswer answer;
+    if (status) {
+      auto start = ledger_->start(files->input, files->consumer, job_.workers);
+      if (start)
+        answer.start = std::move(*start);
+      else
+        status = tl::unexpected(start.error());
+    }
+    reply(files->request, status, std::move(answer));
+  } else if (auto* commit = std::get_if<task::CommitInputs>(&message)) {
+    std::scoped_lock lock(mutex_);
+    committing_[from.rank] = std::move(*commit);
+    if (committing_.size() < job_.workers) return;
+    std::vector<io::ConsumerCursor> cursors;
+    for (const auto& [rank, one] : committing_) cursors.push_back({worker_id(rank), one.inputs});
+    auto states = ledger_->commit(cursors, job_.workers);
+    if (states) {
+      ++commits_;
+      committed_ = std::move(*states);
+      committed_tag_ = committing_.begin()->second.tag;
+    }
+    for (const auto& [rank, one] : committing_) {
+      task::Committed done{one.request, commits_, {}, ""};
+      if (!states) done = {one.request, 0, states.error().code, states.error().context};
+      static_cast<void>(server_->send(worker_id(rank), done));
+    }
+    committing_.clear();
   } else if (auto* lease = std::get_if<task::FeederLease>(&message)) {
     std::scoped_lock lock(mutex_);
-    auto answer = io::serve_lease(*ledger_, *lease);
+    auto answer = io::serve_lease(*ledger_, *lease, job_.workers);
     reply(lease->request, answer ? Status{} : Status{tl::unexpected(answer.error())},
           answer ? *answer : io::LeaseAnswer{});
   }
+}
+
+std::pair<std::string, std::vector<io::LedgerState>> LocalCluster::committed() const {
+  std::scoped_lock lock(mutex_);
+  return {committed_tag_, committed_};
 }
 
 LocalCluster::~LocalCluster() {

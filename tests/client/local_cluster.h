@@ -29,6 +29,9 @@ struct LocalJob {
   std::vector<io::InputSpec> inputs;
   /// Program that runs `HOST shard-host` and `HOST feeder` (tests/client/client_host.cc).
   std::string host_program;
+  /// The generation begins from this commit.
+  std::string committed_tag;
+  std::vector<io::LedgerState> committed;
 };
 
 /// How a process ended: its exit code, or 128 + signal.
@@ -62,6 +65,8 @@ class LocalCluster {
   };
   Progress progress(std::uint32_t rank) const;
   const std::string& folder() const { return folder_; }
+  /// The last commit: its tag, and where each input goes on.
+  std::pair<std::string, std::vector<io::LedgerState>> committed() const;
 
  private:
   explicit LocalCluster(LocalJob job);
@@ -85,6 +90,11 @@ class LocalCluster {
   std::map<TaskId, Progress> progress_;
   std::set<TaskId> gone_;
   std::uint64_t tokens_given_ = 0;
+  std::map<std::uint32_t, task::CommitInputs> committing_;  ///< by rank
+  std::uint64_t commits_ = 0;
+  std::string committed_tag_;
+  std::vector<io::LedgerState> committed_;
+  std::set<std::string> begun_;  ///< inputs whose files are known
   std::vector<pid_t> natives_;
   std::map<pid_t, std::uint32_t> workers_;
   std::unique_ptr<task::TaskServer> server_;  ///< last: its callbacks use what is above

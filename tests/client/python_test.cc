@@ -106,6 +106,45 @@ TEST_F(PythonTest, NamedColumnsOfATypedInputAreNumpyViews) {
   run(*local, 1, {source_dir() + "/tests/client/python/typed_input.py"});
 }
 
+/// Workers that write down what they took, by step; a generation ends after a commit, the next goes
+/// on with another number of workers.
+TEST_F(PythonTest, WhatWasCommittedIsNotGivenAgainAndTheOrderGoesOn) {
+  std::ofstream csv(folder_ + "/rows.csv");
+  for (int row = 0; row < 2000; ++row) csv << row << "," << row % 7 << "\n";
+  csv.close();
+  for (const io::Mode mode : {io::Mode::kDynamic, io::Mode::kDeterministic}) {
+    io::InputSpec input;
+    input.name = "train";
+    input.uris = {folder_ + "/rows.csv"};
+    input.format = io::Format::kCsv;
+    input.batch_rows = 16;
+    input.split_bytes = 400;
+    input.mode = mode;
+    input.lanes = 4;
+    const std::string script = source_dir() + "/tests/client/python/commit.py";
+    const auto run_part = [&](std::uint32_t workers, const std::string& folder,
+                              const std::string& steps, std::string tag,
+                              std::vector<io::LedgerState> from) {
+      std::filesystem::create_directory(folder);
+      const auto local = cluster(workers, 0, {input}, std::move(tag), std::move(from));
+      EXPECT_TRUE(local);
+      run(*local, workers, {script, folder, steps});
+      return local->committed();
+    };
+    const std::string name = folder_ + "/" + std::to_string(static_cast<int>(mode));
+    (void)run_part(1, name + "-whole", "100000", "", {});
+    const auto [tag, states] = run_part(2, name + "-first", "11", "", {});
+    EXPECT_EQ(tag, "after 11");
+    ASSERT_EQ(states.size(), 1u);
+    (void)run_part(4, name + "-rest", "100000", tag, states);
+    const std::string check = source_dir() + "/tests/client/python/commit_check.py";
+    EXPECT_EQ(std::system((python_ + " " + check + " " + name + " " +
+                           (mode == io::Mode::kDeterministic ? "ordered" : "any"))
+                              .c_str()),
+              0);
+  }
+}
+
 TEST_F(PythonTest, AMalformedLineIsNamedInTheError) {
   std::ofstream(folder_ + "/bad.libsvm") << "1 3:1\n0 4:1\n1 5:x\n";
   io::InputSpec bad;

@@ -47,9 +47,12 @@ class PythonWorker : public testing::Test {
   }
 
   std::unique_ptr<LocalCluster> cluster(std::uint32_t workers, std::uint32_t shards,
-                                        std::vector<io::InputSpec> inputs) {
+                                        std::vector<io::InputSpec> inputs,
+                                        std::string committed_tag = {},
+                                        std::vector<io::LedgerState> committed = {}) {
     auto made =
-        LocalCluster::start({workers, shards, std::move(inputs), build_dir() + "/bin/client_host"});
+        LocalCluster::start({workers, shards, std::move(inputs), build_dir() + "/bin/client_host",
+                             std::move(committed_tag), std::move(committed)});
     EXPECT_TRUE(made) << made.error().to_string();
     return made ? std::move(*made) : nullptr;
   }

@@ -222,6 +222,43 @@ format = "tfexample"
   EXPECT_EQ(back->inputs, spec->inputs);
 }
 
+TEST(JobFile, ReadsModesLanesEndsAndWeightsAndTellsWhichDoNotGoTogether) {
+  const std::string head = "name = \"a\"\n[role.worker]\nargv = [\"x\"]\n[input.train]\n";
+  const auto one = [&](const std::string& keys) {
+    return parse_job(head + "uris = [\"a.csv\", \"b.csv\"]\n" + keys, Syntax::kToml, "job.toml");
+  };
+  const auto ordered =
+      one("mode = \"deterministic\"\nlanes = 12\nends = \"drop\"\n"
+          "skip_batches = 3\ntake_batches = 7\nweights = [3, 1]\n");
+  ASSERT_TRUE(ordered) << ordered.error().context;
+  const io::InputSpec& input = ordered->inputs.at(0);
+  EXPECT_EQ(input.mode, io::Mode::kDeterministic);
+  EXPECT_EQ(input.lanes, 12u);
+  EXPECT_EQ(input.ends, io::Ends::kDrop);
+  EXPECT_EQ(input.skip_batches, 3u);
+  EXPECT_EQ(input.take_batches, 7u);
+  EXPECT_THAT(input.weights, ElementsAre(3, 1));
+  const auto again = parse_job(dump(to_json(*ordered)), Syntax::kJson, "job.json");
+  ASSERT_TRUE(again) << again.error().context;
+  EXPECT_EQ(again->inputs, ordered->inputs);
+  const auto parts = one("mode = \"static\"\nstatic = \"bytes\"\n");
+  ASSERT_TRUE(parts) << parts.error().context;
+  EXPECT_EQ(parts->inputs.at(0).static_by, io::StaticBy::kBytes);
+  EXPECT_EQ(parse_job(dump(to_json(*parts)), Syntax::kJson, "job.json")->inputs, parts->inputs);
+  const auto wrong = [&](const std::string& keys) {
+    const auto spec = one(keys);
+    return spec ? std::string() : spec.error().context;
+  };
+  EXPECT_THAT(wrong("lanes = 4\n"), HasSubstr("belong to mode = \"deterministic\""));
+  EXPECT_THAT(wrong("mode = \"static\"\ntake_batches = 4\n"),
+              HasSubstr("belong to mode = \"deterministic\""));
+  EXPECT_THAT(wrong("static = \"bytes\"\n"), HasSubstr("belongs to mode = \"static\""));
+  EXPECT_THAT(wrong("ends = \"pad\"\n"), HasSubstr("ends belongs to mode"));
+  EXPECT_THAT(wrong("weights = [1]\n"), HasSubstr("there are 1 for 2 uris"));
+  EXPECT_THAT(wrong("weights = [1, 0]\n"), HasSubstr("a weight"));
+  EXPECT_THAT(wrong("mode = \"static\"\nweights = [1, 1]\n"), HasSubstr("do not go with static"));
+}
+
 TEST(JobFile, NamesThePlaceOfAColumnThatIsWrong) {
   const std::string head = "[role.worker]\nargv = [\"a\"]\n[input.train]\nuri = \"/d\"\n";
   const auto problem = [&](const std::string& keys) {
