@@ -10,7 +10,8 @@ dlrun.init()
 assert dlrun.committed in (None, "after 11"), dlrun.committed
 taken, committed = 0, False
 with open(os.path.join(folder, "rank-%d" % dlrun.rank), "w") as out:
-    for batch in dlrun.input("train"):
+    source = dlrun.input("train")
+    for batch in source:
         out.write(" ".join(str(int(row)) for row in batch.labels) + "\n")
         taken += 1
         if taken == steps:
@@ -18,10 +19,8 @@ with open(os.path.join(folder, "rank-%d" % dlrun.rank), "w") as out:
             assert number == 1, number
             committed = True
             break
-    else:
-        steps = taken
 if committed:  # lost with this generation: the next one sees it again
-    next(iter(dlrun.input("train")), None)
+    next(source, None)
 try:
     dlrun.commit("x" * 5000)
 except dlrun.DlrunError as error:
