@@ -221,6 +221,12 @@ int main(int argc, char** argv) {
   in_a_forked_child(session);
   tables(session, info.world, argv[1], info.rank);
   inputs(session, info.rank);
+  EXPECT(info.commit_number == 0 && strcmp(info.commit_tag, "") == 0);
+  uint64_t number = 0;
+  OK(dlrun_commit(session, "all", 60000, &number));
+  EXPECT(number == 1);
+  OK(dlrun_commit(session, NULL, 60000, NULL));
+  EXPECT(dlrun_commit(NULL, "x", 0, NULL) == DLRUN_INVALID_ARGUMENT);
   dlrun_session_close(session);
   return 0;
 }

@@ -33,6 +33,8 @@ int main() {
     while (auto batch = input.next()) rows += (*batch)->rows;
   }
   expect(rows == 2000, "every row in both passes");
+  expect(!task.committed(), "nothing was committed before");
+  expect(task.commit("all") == 1, "the first commit");
   try {
     task.input("none");
     expect(false, "no such input");

@@ -219,6 +219,30 @@ TEST_F(AgentTest, RepeatsABarrierUntilItIsDoneAndDeliversItOnce) {
   EXPECT_EQ(of<DeliverBarrier>().size(), 1u);
 }
 
+TEST_F(AgentTest, RepeatsACommitUntilItIsAnsweredAndGivesUpAnOlderOne) {
+  link();
+  run();
+  io::InputCursor cursor;
+  cursor.input = "train";
+  take(core_.on_commit(task_, 71, "ckpt", {cursor}, now()));
+  at_ += seconds(1);
+  take(core_.on_tick(now()));
+  ASSERT_EQ(said<CommitInputs>().size(), 2u);
+  EXPECT_EQ(said<CommitInputs>()[1], (CommitInputs{task_, Epoch{1, 1}, 71, "ckpt", {cursor}}));
+  take(core_.on_commit(task_, 72, "next", {}, now()));  // its caller gave the first up
+  tell(CommitDone{task_, Epoch{1, 1}, 71, 1, {}, ""});
+  EXPECT_TRUE(of<DeliverCommit>().empty());
+  tell(CommitDone{task_, Epoch{1, 1}, 72, 2, {}, ""});
+  tell(CommitDone{task_, Epoch{1, 1}, 72, 2, {}, ""});
+  ASSERT_EQ(of<DeliverCommit>().size(), 1u);
+  EXPECT_EQ(of<DeliverCommit>()[0].done.number, 2u);
+  out_.clear();
+  take(core_.on_exit(task_, TaskEnd{.cause = Cause::kExit}, now()));
+  take(core_.on_commit(task_, 73, "", {}, now()));
+  ASSERT_EQ(of<DeliverCommit>().size(), 1u);
+  EXPECT_EQ(of<DeliverCommit>()[0].done.error, Errc::kStaleEpoch);
+}
+
 TEST_F(AgentTest, WhatFindsAllRequestsOpenIsRefusedOrToldAndNotLeftToItsDeadline) {
   link();
   run();
@@ -230,6 +254,9 @@ TEST_F(AgentTest, WhatFindsAllRequestsOpenIsRefusedOrToldAndNotLeftToItsDeadline
   ASSERT_EQ(of<DeliverLease>().size(), 2u);
   for (const DeliverLease& refused : of<DeliverLease>())
     EXPECT_EQ(refused.reply.error, Errc::kOverloaded);
+  take(core_.on_commit(task_, 7, "", {}, now()));
+  ASSERT_EQ(of<DeliverCommit>().size(), 1u);
+  EXPECT_EQ(of<DeliverCommit>()[0].done.error, Errc::kOverloaded);
   EXPECT_TRUE(said<LeaseSplits>().empty());
   for (int i = 0; i < 3; ++i) take(core_.on_barrier(task_, "one more", 1, now()));
   ASSERT_EQ(said<TaskUpdate>().size(), 1u) << "once";

@@ -222,7 +222,14 @@ TEST_F(Task, AnswersGoToTheProcessThatAskedAndCarryErrors) {
           server_->send(kTask, PeerKind::kUser, FeederReply{lease->request, Errc{}, "", answer}));
     }
     if (const auto* files = std::get_if<FeederFiles>(&m)) {
-      EXPECT_TRUE(server_->send(kTask, FeederReply{files->request, Errc{}, "", {}}));
+      io::LeaseAnswer answer;
+      answer.start.world = 4;
+      EXPECT_TRUE(server_->send(kTask, FeederReply{files->request, Errc{}, "", answer}));
+    }
+    if (const auto* commit = std::get_if<CommitInputs>(&m)) {
+      Committed done{commit->request, 3, Errc{}, ""};
+      if (commit->tag != "good") done = {commit->request, 0, Errc::kFailedPrecondition, "bad tag"};
+      EXPECT_TRUE(server_->send(kTask, done));
     }
   };
   const auto a = connect(options()), b = connect(options());
@@ -238,7 +245,10 @@ TEST_F(Task, AnswersGoToTheProcessThatAskedAndCarryErrors) {
   FeederLease lease;
   lease.splits_max = 5;
   EXPECT_EQ(b->feeder_lease(lease, seconds(20)).value().splits.at(0).id, 5u);
-  EXPECT_TRUE(b->feeder_files(kTask, "x", {{"/f", 1, "e"}}, seconds(20)));
+  EXPECT_EQ(b->feeder_files(kTask, "x", {{"/f", 1, "e"}}, seconds(20)).value().world, 4u);
+  EXPECT_EQ(a->commit("good", {}, seconds(20)).value(), 3u);
+  EXPECT_EQ(b->commit("other", {}, seconds(20)).error(),
+            (Error{Errc::kFailedPrecondition, "bad tag"}));
   EXPECT_EQ(a->receive(milliseconds(1)).error().code, Errc::kDeadlineExceeded);
 }
 
