@@ -212,7 +212,6 @@ void Consumer::loop() {
 Status Consumer::take_in() {
   std::vector<std::uint64_t> released;
   DLRUN_TRY(writer_->collect(released));
-  if (lanes_) lane_batches_out_ -= released.size();
   if (batcher_)
     for (const std::uint64_t sequence : released) batcher_->released(sequence);
   for (const SplitKey split : batcher_ ? batcher_->take_done() : std::vector<SplitKey>()) {
@@ -336,7 +335,6 @@ Consumer::Step Consumer::step_lanes() {
       if (!slot) return Step::kNeedsSlot;
       const std::uint64_t bytes = lanes_->write(*slot);
       writer_->publish(bytes, lanes_->pass());
-      ++lane_batches_out_;
       return Step::kProgress;
     }
     case Lanes::Next::kPad:

@@ -120,7 +120,6 @@ class Consumer {
   InputStart start_;
   // Of an input with lanes, in place of batcher_ and leases.
   std::unique_ptr<Lanes> lanes_;
-  std::uint64_t lane_batches_out_ = 0;
   StepNews news_;
   std::vector<StepReport> told_;
 

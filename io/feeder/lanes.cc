@@ -62,7 +62,8 @@ void Lanes::begin_pass() {
     lane.opened.clear();
     lane.over = lane.splits == 0;
     lane.gave = lane.wrapped = false;
-    lane.given = lane.discard = plan_->rounds_before(lane.number, step_);
+    lane.given = plan_->rounds_before(lane.number, step_);
+    lane.discard = lane.splits == 0 ? 0 : lane.given;
     const LanePosition& at = begin_.at(lane.number);
     if (at.pass > pass_) {
       lane.over = true;
@@ -97,7 +98,8 @@ std::uint64_t Lanes::known(const Lane& lane) const {
   if (lane.discard > 0) return lane.given;
   const std::uint64_t rows = lane.batcher->waiting(), batch = std::max(1u, of_.spec.batch_rows);
   const bool part = lane.over && of_.spec.ends != Ends::kDrop && rows % batch != 0;
-  return lane.given + rows / batch + (part ? 1 : 0);
+  const std::uint64_t least = lane.batcher->full_batch() ? 1 : 0;  // a slot may cut it short
+  return lane.given + std::max(least, rows / batch + (part ? 1 : 0));
 }
 
 /// known() is all that it has. Batches that a slot cuts short are counted when they are cut.
@@ -162,6 +164,7 @@ Lanes::Next Lanes::next(const StepNews& news) {
     reading_ = static_cast<std::size_t>(step_ % lanes_.size());
     if (!settled(lane) || (lane.discard > 0 && ready(lane))) return Next::kRead;
     const bool has = ready(lane);
+    if (!has) lane.discard = 0;  // there is no more to throw away
     if (ends == Ends::kUneven) {
       if (has) return Next::kBatch;
       if (std::all_of(lanes_.begin(), lanes_.end(),
@@ -225,7 +228,6 @@ Status Lanes::read() {
     lane.batcher->end_split();
     lane.reader.reset();
     lane.over = lane.next % lane.splits == 0;
-    if (lane.over && lane.batcher->empty()) lane.discard = 0;  // it has no more to throw away
   } else if (!of_.spec.shuffle || lane.batcher->window_bytes() >= of_.window_bytes_max) {
     lane.batcher->close_window();
   }
@@ -255,7 +257,7 @@ void Lanes::throw_away(Lane& lane) {
   (void)lane.batcher->write(
       std::span(scratch_).subspan(to, static_cast<std::size_t>(of_.slot_bytes)));
   (void)advance(lane);
-  if (--lane.discard == 0 || (lane.over && lane.batcher->empty())) lane.discard = 0;
+  --lane.discard;
 }
 
 std::uint64_t Lanes::write(std::span<std::byte> slot) {
