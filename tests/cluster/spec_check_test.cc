@@ -11,6 +11,15 @@ struct Case {
   void (*spoil)(JobSpec&);
 };
 
+/// A good input of one file.
+io::InputSpec& input(JobSpec& spec, io::Mode mode) {
+  spec.inputs.resize(1);
+  spec.inputs[0].name = "x";
+  spec.inputs[0].uris = {"/a"};
+  spec.inputs[0].mode = mode;
+  return spec.inputs[0];
+}
+
 TEST(SpecCheck, NamesTheFieldThatIsWrong) {
   const Case cases[] = {
       {"name", [](JobSpec& s) { s.name = "Bad Name"; }},
@@ -77,6 +86,8 @@ TEST(SpecCheck, NamesTheFieldThatIsWrong) {
        }},
       {"input 'x': passes",
        [](JobSpec& s) { s.inputs = {{.name = "x", .uris = {"/d"}, .passes = 2'000'000'000}}; }},
+      {"input 'x': lanes", [](JobSpec& s) { input(s, io::Mode::kDeterministic).lanes = 0; }},
+      {"input 'x': weights", [](JobSpec& s) { input(s, io::Mode::kStatic).weights = {1}; }},
       {"output 'm': path",
        [](JobSpec& s) {
          s.outputs = {{"m", "relative", "worker"}};
@@ -168,6 +179,23 @@ TEST(JobRecord, TheFingerprintSeesEveryField) {
   other = base;
   other.roles[1].restart_on.emplace();
   EXPECT_NE(fingerprint(base), fingerprint(other));
+  // Of an input's order and shares; what a dynamic one had before there were modes stays the same.
+  JobSpec ordered = base;
+  (void)input(ordered, io::Mode::kDeterministic);
+  std::set<std::uint64_t> seen{fingerprint(ordered)};
+  const auto differs = [&](auto change) {
+    JobSpec changed = ordered;
+    change(changed.inputs[0]);
+    EXPECT_TRUE(seen.insert(fingerprint(changed)).second);
+  };
+  differs([](io::InputSpec& i) { i.mode = io::Mode::kStatic; });
+  differs([](io::InputSpec& i) { i.mode = io::Mode::kDynamic; });
+  differs([](io::InputSpec& i) { i.static_by = io::StaticBy::kBytes; });
+  differs([](io::InputSpec& i) { i.lanes = 12; });
+  differs([](io::InputSpec& i) { i.ends = io::Ends::kDrop; });
+  differs([](io::InputSpec& i) { i.skip_batches = 1; });
+  differs([](io::InputSpec& i) { i.take_batches = 1; });
+  differs([](io::InputSpec& i) { i.weights = {2}; });
 }
 
 TEST(JobRecord, AGangOfARangeSpreadsItsShare) {
