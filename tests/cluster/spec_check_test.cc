@@ -1,5 +1,7 @@
 #include "runtime/cluster/core/spec_check.h"
 
+#include <set>
+
 #include "runtime/cluster/core/job_record.h"
 #include "tests/cluster/harness.h"
 
