@@ -61,8 +61,17 @@ void Checker::on_durable(const Event& event) {
       std::uint64_t splits = 0;
       for (const io::FileEntry& file : e->files)
         splits += (file.size_bytes + input.split_bytes - 1) / input.split_bytes;
-      inputs_.on_splits({e->job, e->generation}, input.name, splits * input.passes);
+      inputs_.on_splits({e->job, e->generation}, input, splits);
     }
+  } else if (const auto* e = std::get_if<InputsCommitted>(&event)) {
+    check_current(e->job, e->generation, "a commit of inputs");
+    std::set<TaskId> ranks;
+    for (const InputsCommitted::Entered& entered : e->ranks)
+      ranks.insert({e->job, e->role, entered.rank, e->generation});
+    for (const io::LedgerState& state : e->inputs)
+      for (const io::InputSpec& input : jobs_[e->job].spec.inputs)
+        if (input.name == state.input && inputs_.opened({e->job, e->generation}, input.name))
+          inputs_.on_committed({e->job, e->generation}, ranks, input, state);
   }
 }
 

@@ -206,19 +206,54 @@ void SimNode::split_for(const TaskId& consumer, const io::Split& split) {
   const std::uint64_t reading = ++processes_.at(*pid).reading;
   world_.loop().after(world_.loop().between(milliseconds(5), milliseconds(4000)),
                       [this, pid = *pid, reading, consumer, split, feeder = feeder_life_] {
-                        const auto it = processes_.find(pid);
-                        if (it == processes_.end() || it->second.reading != reading) return;
-                        if (!feeder_ || feeder_life_ != feeder) return;
-                        it->second.taken.push_back({split.id, split.pass});
-                        feeder_->released(consumer);
+                        take_split(pid, reading, consumer, split, feeder);
                       });
+}
+
+void SimNode::take_split(std::int64_t pid, std::uint64_t reading, const TaskId& consumer,
+                         const io::Split& split, std::uint64_t feeder) {
+  const auto it = processes_.find(pid);
+  if (it == processes_.end() || it->second.reading != reading) return;
+  if (!feeder_ || feeder_life_ != feeder) return;
+  Process& p = it->second;
+  if (p.doing == Doing::kCommit) {  // it takes nothing while it stands there
+    world_.loop().after(milliseconds(50), [this, pid, reading, consumer, split, feeder] {
+      take_split(pid, reading, consumer, split, feeder);
+    });
+    return;
+  }
+  p.taken.push_back({split.id, split.pass});
+  feeder_->released(consumer);
+  if (p.program.commit_every == 0 || p.taken.size() % p.program.commit_every != 0) return;
+  p.doing = Doing::kCommit;
+  ++p.commits;
+  ask(p);
+}
+
+void SimNode::perform(const DeliverCommit& effect) {
+  const auto pid = pid_of(effect.done.task);
+  if (!pid) return;
+  Process& p = processes_.at(*pid);
+  if (p.doing != Doing::kCommit || effect.done.id != commit_id(*pid, p)) return;
+  const Errc error = effect.done.error;
+  if (error != Errc{} && error != Errc::kFailedPrecondition && error != Errc::kStaleEpoch &&
+      error != Errc::kOverloaded)
+    world_.checker().violated("a commit of " + to_string(effect.done.task) +
+                              " was refused: " + effect.done.error_context);
+  p.doing = Doing::kRead;
+  if (p.input_read)
+    next_step(*pid);
+  else
+    ask(p);
 }
 
 void SimNode::input_ended(const TaskId& consumer) {
   const auto pid = pid_of(consumer);
-  if (!pid || processes_.at(*pid).doing != Doing::kRead) return;
-  processes_.at(*pid).input_read = true;
-  next_step(*pid);
+  if (!pid) return;
+  Process& p = processes_.at(*pid);
+  if (p.doing != Doing::kRead && p.doing != Doing::kCommit) return;
+  p.input_read = true;
+  if (p.doing == Doing::kRead) next_step(*pid);
 }
 
 // ---- processes
@@ -315,6 +350,13 @@ void SimNode::ask(Process& p) {
         return agent.on_ready(task, TaskReadyInfo{p.endpoint, ""}, now);
       case Doing::kRun:
         return agent.on_progress(task, 0.5, "running", now);
+      case Doing::kCommit: {
+        io::InputCursor cursor;
+        cursor.input = p.program.input;
+        for (const io::SplitKey& key : p.taken)
+          cursor.splits.push_back({key.split_id, 1, key.pass, 1});
+        return agent.on_commit(task, commit_id(*pid_of(task), p), "", {std::move(cursor)}, now);
+      }
       case Doing::kTrain:
       case Doing::kRead:
         return {};

@@ -71,7 +71,7 @@ class SimNode final : public FeederNode {
     std::int64_t pid = 0;
     std::optional<cluster::TaskEnd> end;
   };
-  enum class Doing : std::uint8_t { kBarrier, kRead, kTrain, kRun, kServe };
+  enum class Doing : std::uint8_t { kBarrier, kRead, kCommit, kTrain, kRun, kServe };
   struct Process {
     cluster::PrepareTask task;
     cluster::StartTask start;
@@ -82,6 +82,7 @@ class SimNode final : public FeederNode {
     bool trained = false;
     std::uint64_t reading = 0;  ///< counts the splits it was given
     std::vector<io::SplitKey> taken;
+    std::uint64_t commits = 0;  ///< entered
     std::unique_ptr<PsWorker> worker;
     std::unique_ptr<ShardHost> shard;
     std::string endpoint;
@@ -98,13 +99,19 @@ class SimNode final : public FeederNode {
   void perform(const cluster::DeliverWorkerGone& effect);
   void perform(const cluster::PublishOutputs& effect);
   void perform(const cluster::ShipLogsTo&) {}
-  void perform(const cluster::DeliverCommit&) {}  // its programs commit nothing yet
+  void perform(const cluster::DeliverCommit& effect);
   void arm();
 
   // processes; each step finds its process again by pid, for it may be gone
   void run_process(const cluster::PrepareTask& task, const cluster::StartTask& start);
   void next_step(std::int64_t pid);
   void poll(std::int64_t pid);
+  /// The process is through with a split that the feeder of that life gave it.
+  void take_split(std::int64_t pid, std::uint64_t reading, const TaskId& consumer,
+                  const io::Split& split, std::uint64_t feeder);
+  static std::uint64_t commit_id(std::int64_t pid, const Process& process) {
+    return static_cast<std::uint64_t>(pid) << 32 | process.commits;
+  }
   void ask(Process& process);
   void end_process(std::int64_t pid, cluster::TaskEnd end);
   std::optional<std::int64_t> pid_of(const TaskId& task) const;

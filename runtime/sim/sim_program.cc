@@ -15,6 +15,7 @@ std::vector<std::string> to_argv(const SimProgram& p) {
   if (p.hang) argv.push_back("hang");
   if (p.ignore_term) argv.push_back("ignore_term");
   if (!p.input.empty()) argv.push_back("input=" + p.input);
+  if (p.commit_every != 0) argv.push_back("commit_every=" + std::to_string(p.commit_every));
   return argv;
 }
 
@@ -33,6 +34,7 @@ SimProgram program_of(const std::vector<std::string>& argv) {
     if (name == "staleness") p.staleness = static_cast<std::uint32_t>(std::stoul(value));
     if (name == "leave") p.leave = true;
     if (name == "input") p.input = value;
+    if (name == "commit_every") p.commit_every = std::stoull(value);
     if (name == "hang") p.hang = true;
     if (name == "ignore_term") p.ignore_term = true;
   }

@@ -1,8 +1,8 @@
 #pragma once
 /// runtime/sim/sim_program.h: what a simulated program does, written in its argv so that it travels
 /// as a real one's would: {"sim", "run_ms=400", "code=3", "signal=11", "hang", "ignore_term",
-/// "barriers=2", "input=train", "pushes=20", "consistency=1", "staleness=2", "leave"}. In order:
-/// barriers, input to its end, pushes, run_ms, then the end.
+/// "barriers=2", "input=train", "commit_every=3", "pushes=20", "consistency=1", "staleness=2",
+/// "leave"}. In order: barriers, input to its end, pushes, run_ms, then the end.
 
 #include <cstdint>
 #include <string>
@@ -18,6 +18,7 @@ struct SimProgram {
   bool ignore_term = false;
   std::uint64_t barriers = 0;
   std::string input;
+  std::uint64_t commit_every = 0;  ///< splits taken; 0 = never
   std::uint64_t pushes = 0;
   std::uint32_t consistency = 2;  ///< ps::Consistency of the table
   std::uint32_t staleness = 0;

@@ -66,6 +66,9 @@ JobSpec World::random_spec() {
     program.leave = rng.below(2) == 0;
     program.run_ms = 50 + rng.below(1500);
   }
+  // A rank that stands at a commit must not be waited for by one that never comes there.
+  if (program.pushes == 0 && !spec.inputs.empty() && spec.inputs[0].passes == 2)
+    program.commit_every = 3;
   if (rng.below(4) == 0) spec.outputs = {{"model", "/out/model", "worker"}};
   worker.argv = to_argv(program);
   worker.restart_on = random_causes(0);

@@ -163,6 +163,7 @@ WorldResult World::run() {
   result_.pulls = checker_.ps().pulls();
   result_.slots_moved = mover_.moved();
   result_.splits = checker_.inputs().releases();
+  result_.commits = checker_.inputs().commits();
   result_.shards_lost = checker_.shards_lost();
   const SimNetwork::Counts& packets = network_.counts();
   result_.packets_lost = packets.lost;

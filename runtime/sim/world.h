@@ -46,7 +46,7 @@ struct WorldResult {
   std::uint64_t coordinator_crashes = 0, agent_crashes = 0, machine_crashes = 0, feeder_crashes = 0,
                 process_crashes = 0, partitions = 0, clocks_set = 0;
   std::uint64_t shards_lost = 0, stores_slow = 0, stores_full = 0;
-  std::uint64_t pushes = 0, pulls = 0, slots_moved = 0, splits = 0;
+  std::uint64_t pushes = 0, pulls = 0, slots_moved = 0, splits = 0, commits = 0;
   std::uint64_t packets_lost = 0, packets_doubled = 0, packets_late = 0, packets_cut = 0,
                 packets_damaged = 0, packets_refused = 0;
 };

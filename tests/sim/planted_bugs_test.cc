@@ -54,7 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"slot_moves_without_window", 300}, Planted{"ps_version_ignored", 300},
         Planted{"ps_stale_epoch_accepted", 300}, Planted{"worker_gone_ignored", 300},
         Planted{"reads_one_clock_early", 300}, Planted{"pull_takes_a_place", 300},
-        Planted{"gone_told_before_durable", 1000}, Planted{"snapshot_forgets_position", 300}),
+        Planted{"gone_told_before_durable", 1000}, Planted{"snapshot_forgets_position", 300},
+        Planted{"commit_forgets_leases", 300}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
