@@ -72,7 +72,8 @@ Status add_input(Json& inputs, const std::string& flag) {
       "mode",        "static",           "lanes",
       "ends",        "skip_batches",     "take_batches",
       "weight"};
-  /// Words, also where they look like numbers; `column`, `missing` and `weight` may come again and again.
+  /// Words, also where they look like numbers; `column`, `missing` and `weight` may come again and
+  /// again.
   static constexpr std::string_view kWords[] = {
       "delimiter",  "format", "on_bad_record", "quarantine", "columns", "record_bytes_max",
       "token_type", "tail",   "mode",          "static",     "ends"};

@@ -22,7 +22,8 @@
 /// Inputs with lanes (deterministic, static) have no leases: the ledger holds where the generation
 /// begins, and makes of the consumers' places where the next one does.
 /// Errors: kNotFound (no such input), kFailedPrecondition (no files yet; other files; not leased;
-/// commit of consumers that do not stand together), kInvalidArgument, kCorrupt (restore).
+/// commit of an input with lanes without all of its consumers), kInvalidArgument, kCorrupt
+/// (restore).
 /// Bounds: limits below.
 /// Threads: single owner.
 

@@ -19,8 +19,8 @@ class AgentLink {
   virtual ~AgentLink() = default;
   /// The feeder listens at `socket_path`. Remembered and told again to an agent that comes back.
   virtual Status ready(const std::string& socket_path) = 0;
-  /// Fixes the file table of an input; where the consumer begins. Blocks; may be repeated. Errors of Ledger::set_files,
-  /// kUnavailable, kDeadlineExceeded.
+  /// Fixes the file table of an input; where the consumer begins. Blocks; may be repeated. Errors
+  /// of Ledger::set_files, kUnavailable, kDeadlineExceeded.
   virtual Result<InputStart> files(const TaskId& consumer, const std::string& input,
                                    const std::vector<FileEntry>& files, Duration timeout) = 0;
   /// Blocks. kUnavailable, kDeadlineExceeded, kOverloaded: the answer may be lost; ask again with

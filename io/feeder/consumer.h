@@ -58,7 +58,8 @@ struct ConsumerLimits {
 class Consumer {
  public:
   /// Starts the thread. `admit` says who and what; the thread answers the attach over `socket`.
-  /// `progress`, `lanes`: what the consumer took before this attach. `on_finished`: from the thread, last.
+  /// `progress`, `lanes`: what the consumer took before this attach. `on_finished`: from the
+  /// thread, last.
   Consumer(task::AdmitConsumer admit, std::vector<SplitProgress> progress,
            std::vector<LanePosition> lanes, pipe::Fd socket, ConsumerLimits limits, Source& source,
            AgentLink& link, LeasePump& pump, std::function<void()> on_finished);

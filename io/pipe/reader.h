@@ -35,8 +35,8 @@ class PipeReader {
   /// memory for the ring; named), kUnsupported (version), kCorrupt (segments not sealed or not of
   /// the size told), or what the feeder found: kNotFound (no file matches), kFailedPrecondition
   /// (file table differs from that of the job).
-  /// `progress`, `lanes`: what this consumer took from feeders that are gone; it is not given again.
-  /// At most pipe::kProgressMax and pipe::kLanesMax entries.
+  /// `progress`, `lanes`: what this consumer took from feeders that are gone; it is not given
+  /// again. At most pipe::kProgressMax and pipe::kLanesMax entries.
   static Result<std::unique_ptr<PipeReader>> attach(const std::string& feeder_socket,
                                                     const cluster::Token& token, Duration timeout,
                                                     const std::vector<SplitProgress>& progress = {},

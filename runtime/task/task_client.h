@@ -73,8 +73,8 @@ class TaskClient {
   /// The next message that answers no call. StopNow comes here too.
   Result<ToClient> receive(Duration timeout);
 
-  // Calls. Each waits for its own answer; an InputAt, FeederReply or Committed that carries an error becomes
-  // that error.
+  // Calls. Each waits for its own answer; an InputAt, FeederReply or Committed that carries an
+  // error becomes that error.
   Status barrier(const std::string& name, Duration timeout);
   Result<InputAt> open_input(const std::string& input, Duration timeout);
   /// One with those of the other ranks; the number of the commit. An error is the outcome for all

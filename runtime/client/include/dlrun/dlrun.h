@@ -128,13 +128,13 @@ DLRUN_API int dlrun_ready(dlrun_session* session);
 /* Returns when every rank of the role has entered the barrier of this name. A name may be used
  * again. */
 DLRUN_API int dlrun_barrier(dlrun_session* session, const char* name, int64_t timeout_ms);
-/* Records all that the inputs have given so far, for every rank of the role at once: each enters it,
- * as a barrier, with the same tag (NULL = ""; at most 4096 bytes). After 0 it is on disk: the next
- * generation finds the tag in dlrun_session_info and begins behind what was given. `number` (may be
- * NULL): of the job's commits, from 1. An error is the outcome for all ranks, and nothing is
- * recorded, but for DLRUN_DEADLINE_EXCEEDED and DLRUN_UNAVAILABLE: then it may be.
- * DLRUN_FAILED_PRECONDITION: other tags, a deterministic input that stands at different steps, or
- * the generation ends. */
+/* Records all that the inputs have given so far, for every rank of the role at once: each enters
+ * it, as a barrier, with the same tag (NULL = ""; at most 4096 bytes). After 0 it is on disk: the
+ * next generation finds the tag in dlrun_session_info and begins behind what was given. `number`
+ * (may be NULL): of the job's commits, from 1. An error is the outcome for all ranks, and nothing
+ * is recorded, but for DLRUN_DEADLINE_EXCEEDED and DLRUN_UNAVAILABLE: then it may be.
+ * DLRUN_FAILED_PRECONDITION: other tags, a deterministic or static
+ * input one of whose ranks has ended, or the generation ends. */
 DLRUN_API int dlrun_commit(dlrun_session* session, const char* tag, int64_t timeout_ms,
                            uint64_t* number);
 /* *stop = 1 once the job asks this process to end in good order (save, then exit). Never waits. */
