@@ -93,6 +93,40 @@ TEST_F(ControlLogTest, WhatASnapshotOrAnEndSupersedesGoesAndNothingElse) {
   EXPECT_EQ(std::count(all.begin(), all.end(), Event(of_another)), 1);
 }
 
+// A commit stands for earlier ones of its role alone: leases before it are no snapshot's yet.
+TEST(ControlLog, ACommitOfInputsSupersedesTheOneBeforeItAndOutlivesSnapshotsAndGenerations) {
+  auto memory = std::make_unique<store::MemoryEventLog>();
+  store::MemoryEventLog& disk = *memory;
+  ControlLog log(std::move(memory));
+  const SplitsLeased lease{{JobId(1), "worker", 0, Generation(1)}, "train", 1, 1};
+  const JobSnapshot snapshot{JobId(1), Generation(1), {}, {}, {}};
+  const auto commit = [](const char* role, std::uint64_t number) {
+    return InputsCommitted{JobId(1), Generation(1), role, number, "", {}, {}, WallTime{1}};
+  };
+  ASSERT_TRUE(log.append({TermStarted{3}, submitted(1), lease, commit("worker", 1), lease}, 3,
+                         WallTime{1}));
+  EXPECT_FALSE(log.has_superseded());
+  ASSERT_TRUE(log.append({commit("reader", 2), commit("worker", 3)}, 3, WallTime{2}));
+  ASSERT_TRUE(log.forget_superseded());
+  EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "splits_leased", "splits_leased",
+                                                  "inputs_committed", "inputs_committed"}));
+  EXPECT_FALSE(log.has_superseded()) << "reading it again notes nothing anew";
+  GenerationEnded over;
+  over.job = JobId(1);
+  over.generation = Generation(1);
+  ASSERT_TRUE(log.append({snapshot, over}, 3, WallTime{3}));
+  ASSERT_TRUE(log.forget_superseded());
+  EXPECT_EQ(kinds(log), (std::vector<std::string>{"job_submitted", "inputs_committed",
+                                                  "inputs_committed", "generation_ended"}));
+  ASSERT_TRUE(log.append({ended(submitted(1))}, 3, WallTime{4}));
+  EXPECT_TRUE(log.has_superseded());
+  ASSERT_TRUE(log.forget_superseded());
+  EXPECT_FALSE(log.has_superseded());
+  std::size_t left = 0;
+  ASSERT_TRUE(disk.read_job(1, 0, [&](const store::Record&) { return ++left > 0; }));
+  EXPECT_EQ(left, 3u) << "submitted, the end of the generation and its own";
+}
+
 TEST_F(ControlLogTest, AJobThatHadNoInputsAndNoBarriersIsNotReadForItsEnd) {
   ASSERT_TRUE(log.append({TermStarted{3}, submitted(1), ended(submitted(1))}, 3, WallTime{1}));
   EXPECT_FALSE(log.has_superseded());

@@ -78,8 +78,21 @@ Result<std::uint64_t> ControlLog::append(const std::vector<Event>& events, std::
   return last;
 }
 
+void ControlLog::note_commit(const InputsCommitted& commit, std::uint64_t index) {
+  std::uint64_t& last = commits_[commit.job][commit.role];
+  if (last >= index) return;
+  if (last != 0) superseded_[commit.job].commits.push_back(last);
+  last = index;
+}
+
 void ControlLog::note(const Event& event, std::uint64_t index) {
   const JobId job = job_of(event);
+  if (const auto* commit = std::get_if<InputsCommitted>(&event)) return note_commit(*commit, index);
+  if (const auto it = commits_.find(job);
+      it != commits_.end() && std::holds_alternative<JobEnded>(event)) {
+    for (const auto& [role, last] : it->second) superseded_[job].commits.push_back(last);
+    commits_.erase(it);
+  }
   if (supersedes(event)) {
     // Most jobs have nothing that can be: they are not read for it.
     if (const auto it = growing_.find(job); it != growing_.end()) {
@@ -115,6 +128,7 @@ Status ControlLog::forget_superseded() {
 Status ControlLog::collect(JobId job, const Superseded& what, std::vector<std::uint64_t>& gone) {
   const Event by_end = GenerationEnded{job, {}, {}, "", {}};
   const Event by_snapshot = JobSnapshot{job, {}, {}, {}, {}};
+  gone.insert(gone.end(), what.commits.begin(), what.commits.end());
   std::uint64_t first = what.from.rest;
   if (what.by_end != 0 && what.from.files != 0)  // else they stay, and are no place to begin at
     first = first == 0 ? what.from.files : std::min(first, what.from.files);

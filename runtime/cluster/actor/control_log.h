@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/cluster/core/coordinator_core.h"
@@ -61,12 +62,15 @@ class ControlLog {
     Growing from;
     std::uint64_t by_snapshot = 0;
     std::uint64_t by_end = 0;
+    std::vector<std::uint64_t> commits;  ///< records of inputs, by a later one or the job's end
   };
   void note(const Event& event, std::uint64_t index);
+  void note_commit(const InputsCommitted& commit, std::uint64_t index);
   Status collect(JobId job, const Superseded& what, std::vector<std::uint64_t>& gone);
 
   std::unique_ptr<store::EventLog> log_;
   std::map<JobId, Growing> growing_;
+  std::map<JobId, std::map<std::string, std::uint64_t>> commits_;  ///< the last, by role
   std::map<JobId, Superseded> superseded_;
 };
 
