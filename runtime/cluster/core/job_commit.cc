@@ -35,8 +35,6 @@ void JobCore::on_task(const NodeId& from, const CommitInputs& commit, Now now) {
                                               std::to_string(io::kCommitTagMax));
   if (!ledger_ && !commit.inputs.empty()) return answer(no_ledger().code, no_ledger().context);
   committing_[role][*index] = commit;
-  if (record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted)
-    return refuse_commit(role, Errc::kFailedPrecondition, "the generation ends: " + record_.reason);
   check_commit(role, now);
 }
 
@@ -55,7 +53,8 @@ void JobCore::refuse_commits(const std::string& why) {
     refuse_commit(committing_.begin()->first, Errc::kFailedPrecondition, why);
 }
 
-/// Once every rank that has not ended stands at it.
+/// Once every rank that has not ended stands at it. Not where one failed: what it took is in no
+/// checkpoint of the others.
 void JobCore::check_commit(const std::string& role, Now now) {
   const auto found = committing_.find(role);
   if (found == committing_.end()) return;
@@ -64,6 +63,8 @@ void JobCore::check_commit(const std::string& role, Now now) {
     committing_.erase(found);
     return;
   }
+  if (record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted)
+    return refuse_commit(role, Errc::kFailedPrecondition, "the generation ends: " + record_.reason);
   const std::size_t first = entered.begin()->first;
   if (entered.size() < roles_[record_.index.role_at(first)].live) return;
   const std::string& tag = entered.begin()->second.tag;

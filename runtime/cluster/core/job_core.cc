@@ -552,7 +552,9 @@ void JobCore::set_state(JobState state) {
 }
 
 void JobCore::record_event(Event event, std::vector<JobEffect> then) {
-  record_events({std::move(event)}, std::move(then));
+  std::vector<Event> events;
+  events.push_back(std::move(event));
+  record_events(std::move(events), std::move(then));
 }
 
 void JobCore::record_events(std::vector<Event> events, std::vector<JobEffect> then) {

@@ -150,8 +150,8 @@ void JobCore::on_task(const NodeId& from, const InputFiles& files, Now) {
     return;
   }
   inputs_set_.insert(files.input);
-  std::vector<Event> events{
-      InputFilesSet{record_.id, record_.generation, files.input, files.files}};
+  std::vector<Event> events;
+  events.emplace_back(InputFilesSet{record_.id, record_.generation, files.input, files.files});
   // A replay begins there too, whatever is committed until then.
   if (committed != nullptr) events.emplace_back(snapshot());
   record_events(std::move(events), {reply});
@@ -171,11 +171,6 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
     if (lease.request == last->second.request) return send_after_durable(*index, last->second);
     if (lease.request < last->second.request) return;  // given up: nobody waits for its answer
   }
-  bool changed = take_done(lease.task, lease.input, lease.done) || lease.resync;
-  if (lease.resync) ledger_->resync(lease.input, lease.task, lease.held);
-  SplitsLeased record{lease.task,   lease.input, 0,         lease.request,
-                      lease.resync, lease.held,  lease.done};
-  if (settings_.bugs.has("split_done_not_recorded")) record.done.clear();
   LeaseReply reply{lease.task, lease.epoch, lease.request, {}, "", {}};
   if (!lease.steps.empty()) {
     Result<io::StepNews> news =
@@ -185,6 +180,11 @@ void JobCore::on_task(const NodeId& from, const LeaseSplits& lease, Now) {
                           news.error().context);
     reply.answer.steps = *news;
   }
+  bool changed = take_done(lease.task, lease.input, lease.done) || lease.resync;
+  if (lease.resync) ledger_->resync(lease.input, lease.task, lease.held);
+  SplitsLeased record{lease.task,   lease.input, 0,         lease.request,
+                      lease.resync, lease.held,  lease.done};
+  if (settings_.bugs.has("split_done_not_recorded")) record.done.clear();
   if (record_.verdict == Verdict::kFailed) {
     reply.answer.state = io::LeaseState::kWait;  // what the lost one held goes to nobody any more
   } else if (lease.splits_max > 0) {

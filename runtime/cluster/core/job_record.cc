@@ -77,6 +77,7 @@ std::uint64_t weight_of(const JobSnapshot& snapshot) {
   std::size_t keys = snapshot.barriers.size() * kKeysPerRecord / 2;
   for (const io::LedgerState& input : snapshot.inputs) {
     keys += input.given_back.size() + input.held.size() * kKeysPerRecord / 2;
+    keys += 2 * (input.begun.size() + input.lanes.size());
     for (const io::LedgerState::Held& held : input.held) keys += held.splits.size();
   }
   for (const JobSnapshot::Answer& answer : snapshot.answers)
