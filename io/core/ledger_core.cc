@@ -359,7 +359,7 @@ Result<InputStart> LedgerCore::start(const std::string& input, const TaskId& con
         start.begun.push_back({key.split_id, begun->second, key.pass, 0});
     return start;
   }
-  DLRUN_ASSIGN(const LanePlan plan, LanePlan::make(table.spec, table.splits, world));
+  DLRUN_TRY(LanePlan::make(table.spec, table.splits, world));  // it can be dealt
   if (consumer.rank >= world)
     return fail(Errc::kInvalidArgument, to_string(consumer) + " of " + std::to_string(world));
   if (table.world != 0 && table.world != world)

@@ -55,9 +55,10 @@ std::string describe(const TaskUpdate& m) {
 }
 
 std::string describe(const ToAgent& message) {
-  static constexpr const char* kNames[] = {
-      "register_ack", "prepare",     "start",        "stop",          "worker_gone",
-      "barrier_done", "lease_reply", "task_end_ack", "heartbeat_ack", "commit_outputs"};
+  static constexpr const char* kNames[] = {"register_ack",   "prepare",      "start",
+                                           "stop",           "worker_gone",  "barrier_done",
+                                           "lease_reply",    "task_end_ack", "heartbeat_ack",
+                                           "commit_outputs", "commit_done"};
   static_assert(std::size(kNames) == std::variant_size_v<ToAgent>);
   std::string text = kNames[message.index()];
   std::visit(
@@ -75,9 +76,9 @@ std::string describe(const ToAgent& message) {
 }
 
 std::string describe(const FromAgent& message) {
-  static constexpr const char* kNames[] = {"register",     "heartbeat",       "update",
-                                           "progress",     "barrier_arrive",  "input_files",
-                                           "lease_splits", "worker_gone_ack", "outputs_committed"};
+  static constexpr const char* kNames[] = {
+      "register",    "heartbeat",    "update",          "progress",          "barrier_arrive",
+      "input_files", "lease_splits", "worker_gone_ack", "outputs_committed", "commit_inputs"};
   static_assert(std::size(kNames) == std::variant_size_v<FromAgent>);
   if (const auto* m = std::get_if<TaskUpdate>(&message)) return describe(*m);
   std::string text = kNames[message.index()];
