@@ -166,7 +166,9 @@ Status LedgerCore::done(const std::string& input, const TaskId& consumer, std::u
 void LedgerCore::drop_consumer(const TaskId& consumer) {
   for (auto& [name, table] : tables_) {
     table.take_back(consumer, {});
-    if (table.gate) table.gate->gone(consumer.rank);
+    if (!has_lanes(table.spec.mode)) continue;
+    table.gone.insert(consumer);
+    if (table.gate && table.gate_role == consumer.role) table.gate->gone(consumer.rank);
   }
 }
 
@@ -239,6 +241,7 @@ Status LedgerCore::restore(const LedgerState& state) {
     if (!lanes || at.lane >= kLanesMax || !next.lanes.emplace(at.lane, at).second)
       return corrupt("lane " + std::to_string(at.lane));
   }
+  next.gone = std::move(table->gone);
   next.spec = table->spec;
   next.splits = std::move(table->splits);
   *table = std::move(next);
@@ -378,7 +381,12 @@ Result<StepNews> LedgerCore::steps(const std::string& input, const TaskId& consu
   if (!has_lanes(table->spec.mode) || consumer.rank >= world || reports.empty())
     return fail(Errc::kFailedPrecondition,
                 "input \"" + input + "\": no steps of " + to_string(consumer));
-  if (!table->gate) table->gate.emplace(world);
+  if (!table->gate) {
+    table->gate.emplace(world);
+    table->gate_role = consumer.role;
+    for (const TaskId& task : table->gone)
+      if (task.role == consumer.role) table->gate->gone(task.rank);
+  }
   for (const StepReport& report : reports) table->gate->report(consumer.rank, report);
   return table->gate->news(reports.back().pass);
 }

@@ -95,6 +95,8 @@ class LedgerCore final : public Ledger {
     std::uint32_t world = 0;  ///< kStatic: of the commit that it begins from
     std::map<std::uint32_t, LanePosition> lanes;
     std::optional<StepGate> gate;
+    std::string gate_role;  ///< of its consumers
+    std::set<TaskId> gone;  ///< ended well, of any role
 
     LedgerState state(const std::string& name) const;  ///< without `held`
     Split split_of(const SplitKey& key) const;

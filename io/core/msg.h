@@ -191,6 +191,7 @@ struct StepNews {
   /// The least of those that have ended: some consumer has no more.
   std::uint64_t bound = std::numeric_limits<std::uint64_t>::max();
   bool final = false;  ///< all have ended: the numbers are exact
+  bool heard = false;  ///< every consumer has said something of this pass
   friend bool operator==(const StepNews&, const StepNews&) = default;
 };
 /// What one consumer knows of its own.

@@ -24,6 +24,7 @@ StepNews StepGate::news(std::uint32_t pass) const {
   const auto found = passes_.find(pass);
   if (found == passes_.end()) return news;
   bool all_ended = true, any = false;
+  news.heard = true;
   for (std::uint32_t rank = 0; rank < world_; ++rank) {
     const std::optional<StepReport>& known = found->second[rank];
     if (!known && gone_.contains(rank)) continue;
@@ -32,6 +33,7 @@ StepNews StepGate::news(std::uint32_t pass) const {
     news.most = std::max(news.most, steps);
     if (known && known->ended) news.bound = std::min(news.bound, steps);
     any = true;
+    news.heard = news.heard && known;
     all_ended = all_ended && known && known->ended;
   }
   news.final = all_ended;
@@ -45,8 +47,10 @@ StepVerdict step_verdict(Ends ends, std::uint64_t step, const StepReport& own,
     return has ? StepVerdict::kGive : own.ended ? StepVerdict::kEnd : StepVerdict::kWait;
   const bool same = news.pass == own.pass;
   if (ends == Ends::kDrop) {
-    if (own.ended && !has) return StepVerdict::kEnd;  // the least is no more than its own
-    if (same && step >= news.bound) return StepVerdict::kEnd;
+    // Not before all are in the pass: one that ran ahead by more than a pass would not say any more
+    // how long this one is, and a job that forgot it would never learn.
+    if ((own.ended && !has) || (same && step >= news.bound))
+      return same && news.heard ? StepVerdict::kEnd : StepVerdict::kWait;
     return same && has && step < news.least ? StepVerdict::kGive : StepVerdict::kWait;
   }
   if (has) return StepVerdict::kGive;

@@ -152,9 +152,21 @@ Lanes::Next Lanes::next(const StepNews& news) {
   if (splits_.count() == 0) return Next::kEnd;
   const Ends ends = of_.spec.ends;
   for (;;) {
-    if (of_.spec.take_batches != 0 &&
-        plan_->batch_of(rank_, step_) >= of_.spec.skip_batches + of_.spec.take_batches)
-      return Next::kPassEnd;
+    const bool taken =
+        of_.spec.take_batches != 0 &&
+        plan_->batch_of(rank_, step_) >= of_.spec.skip_batches + of_.spec.take_batches;
+    if (taken && ends == Ends::kUneven) return Next::kPassEnd;
+    if (taken) {
+      own_ = report();
+      switch (verdict(news)) {
+        case StepVerdict::kFill:
+          return Next::kPad;
+        case StepVerdict::kEnd:
+          return Next::kPassEnd;
+        default:
+          return Next::kWait;
+      }
+    }
     Lane& lane = current();
     if (step_ / lanes_.size() < lane.given) {  // behind the commit
       if (all_through()) return Next::kPassEnd;
@@ -174,9 +186,7 @@ Lanes::Next Lanes::next(const StepNews& news) {
       continue;
     }
     own_ = report();
-    const StepNews alone{pass_, own_.steps, own_.steps, own_.ended ? own_.steps : ~std::uint64_t{0},
-                         own_.ended};
-    switch (step_verdict(ends, step_, own_, plan_->world() == 1 ? alone : news)) {
+    switch (verdict(news)) {
       case StepVerdict::kGive:
         return has ? Next::kBatch : fill(lane);
       case StepVerdict::kFill:
@@ -192,6 +202,13 @@ Lanes::Next Lanes::next(const StepNews& news) {
         return Next::kWait;
     }
   }
+}
+
+/// Of the step, after report(); alone a consumer is all the news that there is.
+StepVerdict Lanes::verdict(const StepNews& news) const {
+  const StepNews alone{
+      pass_, own_.steps, own_.steps, own_.ended ? own_.steps : ~std::uint64_t{0}, own_.ended, true};
+  return step_verdict(of_.spec.ends, step_, own_, plan_->world() == 1 ? alone : news);
 }
 
 /// The step of a lane that has no batch left.

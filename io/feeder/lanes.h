@@ -91,6 +91,7 @@ class Lanes {
   bool exact(const Lane& lane) const;
   StepReport report() const;
   bool all_through() const;
+  StepVerdict verdict(const StepNews& news) const;
   Next fill(Lane& lane);
   LanePosition advance(Lane& lane);
   void throw_away(Lane& lane);

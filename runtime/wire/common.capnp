@@ -88,6 +88,7 @@ struct StepNews {
   most @2 :UInt64;
   bound @3 :UInt64 = 18446744073709551615;
   final @4 :Bool;
+  heard @5 :Bool;
 }
 
 struct LeaseAnswer {

@@ -150,6 +150,7 @@ void put(schema::LeaseAnswer::Builder to, const io::LeaseAnswer& from) {
     steps.setMost(from.steps.most);
     steps.setBound(from.steps.bound);
     steps.setFinal(from.steps.final);
+    steps.setHeard(from.steps.heard);
   }
 }
 
@@ -161,7 +162,7 @@ Result<io::LeaseAnswer> get(schema::LeaseAnswer::Reader from) {
   answer.start = {get(start.getBegun()), start.getWorld(), get(start.getLanes())};
   const auto steps = from.getSteps();
   answer.steps = {steps.getPass(), steps.getLeast(), steps.getMost(), steps.getBound(),
-                  steps.getFinal()};
+                  steps.getFinal(), steps.getHeard()};
   return answer;
 }
 

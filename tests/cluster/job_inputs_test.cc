@@ -550,7 +550,7 @@ TEST(JobLanesTest, TheNewsOfStepsAreNoRecordAndAConsumerIsToldWhereItBegins) {
     return h.take_of<LeaseReply>().at(0).answer.steps;
   };
   EXPECT_EQ(say(0, 2, {0, 8, false}).least, 0u);
-  EXPECT_EQ(say(1, 3, {0, 5, true}), (io::StepNews{0, 5, 8, 5, false}));
+  EXPECT_EQ(say(1, 3, {0, 5, true}), (io::StepNews{0, 5, 8, 5, false, true}));
   EXPECT_EQ(h.log.size(), records);
 }
 

@@ -96,9 +96,9 @@ TEST(StepGate, WhatIsKnownOnlyGrowsAndNobodyWaitsForWhoIsGone) {
   gate.report(0, {0, 9, false});
   EXPECT_EQ(gate.news(0), (StepNews{0, 0, 6, 6, false}));
   gate.gone(1);
-  EXPECT_EQ(gate.news(0), (StepNews{0, 6, 6, 6, true}));
+  EXPECT_EQ(gate.news(0), (StepNews{0, 6, 6, 6, true, true}));
   gate.report(1, {0, 4, true});
-  EXPECT_EQ(gate.news(0), (StepNews{0, 4, 6, 4, true})) << "said before it went";
+  EXPECT_EQ(gate.news(0), (StepNews{0, 4, 6, 4, true, true})) << "said before it went";
   for (std::uint32_t pass = 1; pass <= StepGate::kPasses; ++pass) gate.report(0, {pass, 1, true});
   EXPECT_EQ(gate.news(0), (StepNews{0, 0, 0, kNone, false})) << "forgotten";
 }

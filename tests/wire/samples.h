@@ -125,7 +125,7 @@ inline io::LeaseAnswer lease_answer() {
 inline io::LeaseAnswer begins() {
   io::LeaseAnswer answer{io::LeaseState::kGranted, {io::Split{.id = 5, .skip_rows = 1ull << 40}}};
   answer.start = {{{5, 2, 1, 0}}, 4, {{7, 2, 40, 6, 3}}};
-  answer.steps = {3, 7, 9, 8, true};
+  answer.steps = {3, 7, 9, 8, true, true};
   return answer;
 }
 inline JobView job_view() {

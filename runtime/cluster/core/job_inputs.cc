@@ -14,6 +14,9 @@ void JobCore::make_ledger() {
   ledger_error_.reset();
   for (const LedgerOp& op : record_.ledger_ops)
     if (ledger_) std::visit([this](const auto& o) { replay(o); }, op);
+  // Ends before the last snapshot: nobody waits for those.
+  for (const auto& [index, end] : record_.ends)
+    if (ledger_) ledger_->drop_consumer(record_.tasks[index].task);
   record_.ledger_ops.clear();
 }
 
