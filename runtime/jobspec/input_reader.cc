@@ -155,10 +155,12 @@ void JobReader::input(const Node::Member& member) {
              }},
             {"weights",
              [&](const Node& n) {
-               if (!want(n, Node::Kind::kList, "weights") || !at_most(n, kMost.weights_max, "weights"))
+               if (!want(n, Node::Kind::kList, "weights") ||
+                   !at_most(n, kMost.weights_max, "weights"))
                  return;
                for (const Node& item : n.items)
-                 input.weights.push_back(integer<std::uint32_t>(item, "a weight", 1, kMost.weight_max));
+                 input.weights.push_back(
+                     integer<std::uint32_t>(item, "a weight", 1, kMost.weight_max));
              }},
             {"record_bytes_max",
              [&](const Node& n) {

@@ -161,8 +161,8 @@ Result<io::LeaseAnswer> get(schema::LeaseAnswer::Reader from) {
   const auto start = from.getStart();
   answer.start = {get(start.getBegun()), start.getWorld(), get(start.getLanes())};
   const auto steps = from.getSteps();
-  answer.steps = {steps.getPass(), steps.getLeast(), steps.getMost(), steps.getBound(),
-                  steps.getFinal(), steps.getHeard()};
+  answer.steps = {steps.getPass(),  steps.getLeast(), steps.getMost(),
+                  steps.getBound(), steps.getFinal(), steps.getHeard()};
   return answer;
 }
 

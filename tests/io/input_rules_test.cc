@@ -146,7 +146,10 @@ TEST(InputRules, OrdersAndSharesAreOfTheirModes) {
       {"", "", [](InputSpec& s) { s.mode = Mode::kStatic, s.ends = Ends::kWrap; }},
       {"ends", "belongs to", [](InputSpec& s) { s.mode = Mode::kDynamic, s.ends = Ends::kDrop; }},
       {"", "", [](InputSpec& s) { s.weights = {1'000'000}; }},
-      {"weights", "2 for 1 uris", [](InputSpec& s) { s.weights = {1, 1}; }},
+      {"weights", "2 for 1 uris",
+       [](InputSpec& s) {
+         s.weights = {1, 1};
+       }},
       {"weights", "1 to 1000000", [](InputSpec& s) { s.weights = {0}; }},
       {"weights", "1 to 1000000", [](InputSpec& s) { s.weights = {1'000'001}; }},
       {"weights", "more than 256",

@@ -69,8 +69,8 @@ struct TaskPublished {
   Epoch epoch;
   Status status;
 };
-using HostEvent = std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress,
-                               TaskAtBarrier, TaskFiles, TaskLease, TaskPublishing, TaskPublished,
-                               TaskCommits>;
+using HostEvent =
+    std::variant<TaskPrepared, TaskStarted, TaskExited, TaskIsReady, TaskProgress, TaskAtBarrier,
+                 TaskFiles, TaskLease, TaskPublishing, TaskPublished, TaskCommits>;
 
 }  // namespace dlrun::cluster
