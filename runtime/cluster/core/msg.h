@@ -30,6 +30,19 @@ enum class RoleProgram : std::uint8_t { kProcess = 0, kShardHost = 1 };
 /// kTold: it has said so (dlrun_ready). kPort: its first leased port takes connections. A shard
 /// host always says so itself.
 enum class ReadyWhen : std::uint8_t { kRunning = 0, kTold = 1, kPort = 2 };
+/// What the end of a role's tasks means for its job: the rows of end_rules.h. kByKind: batch =
+/// kAll, service = kOutlives.
+enum class EndRule : std::uint8_t {
+  kByKind = 0,
+  kAll = 1,
+  kDecides = 2,
+  kQuorum = 3,
+  kTolerant = 4,
+  kAwaited = 5,
+  kIgnored = 6,
+  kServes = 7,
+  kOutlives = 8,
+};
 enum class EnvPolicy : std::uint8_t {
   kClean = 0,
   kInherit = 1
@@ -77,6 +90,11 @@ struct RoleSpec {
   /// Causes after which an end of this role starts the gang again; absent = RestartPolicy::on.
   std::optional<std::vector<Cause>> restart_on;
   Rlimits rlimits;
+  EndRule end = EndRule::kByKind;
+  std::uint32_t quorum = 0;             ///< kQuorum: good ends wanted, at most all; 0 = all
+  std::uint32_t failures_permille = 0;  ///< kTolerant: this share fails the job; 0 = a half
+  /// Once the job is done: how long it may go on by itself. Absent = the rule's.
+  std::optional<Duration> linger;
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
