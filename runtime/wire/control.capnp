@@ -41,6 +41,12 @@ struct RegisterAck {
   sequence @8 :UInt64;
 }
 
+struct TaskFile {
+  name @0 :Data;
+  bytes @1 :Data;
+  variables @2 :List(Data);
+}
+
 struct PrepareTask {
   jobName @0 :Text;
   owner @1 :Text;
@@ -62,12 +68,14 @@ struct PrepareTask {
   graceNs @17 :Int64 = 30000000000;  # what an agent of version 0.1 waits
   commitNumber @18 :UInt64;
   commitTag @19 :Data;
+  files @20 :List(TaskFile);
 }
 
 struct StartTask {
   members @0 :List(Member);  # of version 0.1: nobody reads it, and one list per task is the square of the gang. Not written.
   env @1 :List(Common.EnvPair);
   ps @2 :Common.PsView;
+  files @3 :List(TaskFile);
 }
 
 struct StopTask {

@@ -33,6 +33,22 @@ Result<TaskUpdate> get(schema::TaskUpdate::Reader from) {
   return update;
 }
 
+void put(capnp::List<schema::TaskFile>::Builder to, const std::vector<TaskFile>& from) {
+  for (unsigned i = 0; i < from.size(); ++i) {
+    to[i].setName(data_of(from[i].name));
+    to[i].setBytes(data_of(from[i].bytes));
+    wire::put(to[i].initVariables(from[i].variables.size()), from[i].variables);
+  }
+}
+
+std::vector<TaskFile> get(capnp::List<schema::TaskFile>::Reader from) {
+  std::vector<TaskFile> files;
+  for (const auto file : from)
+    files.push_back(
+        {to_string(file.getName()), to_string(file.getBytes()), wire::get(file.getVariables())});
+  return files;
+}
+
 /// One overload per message: fills the union member. The caller has set task and epoch.
 struct PutToAgent {
   schema::ToAgent::Builder to;
@@ -72,10 +88,12 @@ struct PutToAgent {
     b.setGraceNs(m.grace.count());
     b.setCommitNumber(m.commit_number);
     b.setCommitTag(data_of(m.commit_tag));
+    if (!m.files.empty()) put(b.initFiles(m.files.size()), m.files);
   }
   void operator()(const StartTask& m) {
     auto b = to.initStartTask();
     wire::put(b.initEnv(m.env.size()), m.env);
+    if (!m.files.empty()) put(b.initFiles(m.files.size()), m.files);
     if (!m.ps.map.owner.empty()) wire::put(b.initPs(), m.ps);
   }
   void operator()(const StopTask& m) {
@@ -248,6 +266,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       m.grace = Duration(r.getGraceNs());
       m.commit_number = r.getCommitNumber();
       m.commit_tag = to_string(r.getCommitTag());
+      m.files = get(r.getFiles());
       return m;
     }
     case schema_to::START_TASK: {
@@ -257,6 +276,7 @@ Result<ToAgent> get(schema_to::Reader from) {
       if (r.hasPs()) {
         DLRUN_ASSIGN(m.ps, wire::get(r.getPs()));
       }
+      m.files = get(r.getFiles());
       return m;
     }
     case schema_to::STOP_TASK: {

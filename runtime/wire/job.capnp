@@ -54,6 +54,10 @@ struct RoleSpec {
   timeLimitNs @12 :Int64;
   restartOn @13 :List(UInt8);  # absent = the job's
   rlimits @14 :List(Rlimit);
+  end @15 :UInt8;
+  quorum @16 :UInt32;
+  failuresPermille @17 :UInt32;
+  lingerNs @18 :Int64 = -1;  # -1 = as its end rule says
 }
 
 struct OutputSpec {
@@ -79,6 +83,7 @@ struct JobSpec {
   cwd @13 :Data;
   hold @14 :Bool;
   outputs @15 :List(OutputSpec);
+  framework @16 :Text;
 }
 
 struct TaskEnd {

@@ -117,6 +117,10 @@ void put(schema::RoleSpec::Builder to, const RoleSpec& from) {
   to.setTimeLimitNs(from.time_limit.count());
   wire::put(to.initRlimits(from.rlimits.size()), from.rlimits);
   if (from.restart_on) put(to.initRestartOn(from.restart_on->size()), *from.restart_on);
+  to.setEnd(static_cast<std::uint8_t>(from.end));
+  to.setQuorum(from.quorum);
+  to.setFailuresPermille(from.failures_permille);
+  if (from.linger) to.setLingerNs(from.linger->count());
 }
 
 Result<RoleSpec> get(schema::RoleSpec::Reader from) {
@@ -138,6 +142,10 @@ Result<RoleSpec> get(schema::RoleSpec::Reader from) {
   if (from.hasRestartOn()) {
     DLRUN_ASSIGN(role.restart_on, get_causes(from.getRestartOn()));
   }
+  DLRUN_ASSIGN(role.end, get_enum(from.getEnd(), EndRule::kOutlives, "end rule"));
+  role.quorum = from.getQuorum();
+  role.failures_permille = from.getFailuresPermille();
+  if (from.getLingerNs() >= 0) role.linger = Duration(from.getLingerNs());
   return role;
 }
 
@@ -203,6 +211,7 @@ void put(schema::JobSpec::Builder to, const JobSpec& from) {
   to.setCwd(data_of(from.cwd));
   to.setHold(from.hold);
   put(to.initOutputs(from.outputs.size()), from.outputs);
+  if (!from.framework.empty()) to.setFramework(from.framework);
 }
 
 Result<JobSpec> get(schema::JobSpec::Reader from) {
@@ -226,6 +235,7 @@ Result<JobSpec> get(schema::JobSpec::Reader from) {
   spec.hold = from.getHold();
   spec.outputs = get(from.getOutputs());
   spec.cwd = to_string(from.getCwd());
+  spec.framework = to_string(from.getFramework());
   return spec;
 }
 

@@ -44,6 +44,33 @@ TEST(ControlCodec, EveryMessageComesBackAsItWasSent) {
       << "a message without a sample";
 }
 
+TEST(ControlCodec, WhatAFrameworkAddsComesBackAndIsAbsentFromOlderBytes) {
+  cluster::JobSpec spec = wire_test::job_spec();
+  spec.framework = "tensorflow";
+  spec.roles[0].end = cluster::EndRule::kTolerant;
+  spec.roles[0].failures_permille = 250;
+  spec.roles[0].linger = Duration(0);
+  spec.roles[1].end = cluster::EndRule::kQuorum;
+  spec.roles[1].quorum = 3;
+  const cluster::Event event = cluster::JobSubmitted{JobId{1}, spec, "", 1, {}};
+  const auto back = wire::decode_event(wire::encode(event));
+  ASSERT_TRUE(back.has_value()) << back.error().to_string();
+  EXPECT_TRUE(*back == event);
+  EXPECT_FALSE(std::get<cluster::JobSubmitted>(*back).spec.roles[1].linger) << "absent is not 0";
+
+  const std::vector<cluster::TaskFile> files = {{"list.txt", "a\xff\n", {"LIST", "OTHER"}}, {}};
+  cluster::PrepareTask prepare;
+  prepare.files = files;
+  const auto prepared = wire::decode_to_agent(wire::encode(cluster::ToAgent(prepare)));
+  ASSERT_TRUE(prepared.has_value()) << prepared.error().to_string();
+  EXPECT_EQ(std::get<cluster::PrepareTask>(*prepared).files, files);
+  cluster::StartTask start;
+  start.files = files;
+  const auto started = wire::decode_to_agent(wire::encode(cluster::ToAgent(start)));
+  ASSERT_TRUE(started.has_value()) << started.error().to_string();
+  EXPECT_EQ(std::get<cluster::StartTask>(*started).files, files);
+}
+
 TEST(ControlCodec, ANulByteInATextIsRefused) {
   std::string bytes =
       wire::encode(cluster::FromAgent{cluster::Heartbeat{NodeId{"node-one"}, Incarnation{1}, 1}});

@@ -241,6 +241,7 @@ void JobCore::begin_generation(Now now) {
   answered_.clear();
   commits_.clear();
   commit_kill_.reset();
+  done_at_.reset();
   make_ledger();
   prepare_deadline_.reset();
   ready_deadline_.reset();
@@ -276,7 +277,7 @@ void JobCore::evaluate(Now now) {
       start_what_may(now);
       return;
     case Verdict::kDone:
-      stop_all(Cause::kStopped, settings_.service_grace, now);
+      stop_what_lingered(now);
       break;
     case Verdict::kFailed:
       refuse_commits("the generation ends: " + record_.reason);
@@ -477,15 +478,6 @@ void JobCore::set_want(std::size_t index, Want want, Now now) {
   task.resend_at = now.at;
   task.resend_after = Duration::zero();
   due_at_ = now.at;
-}
-
-void JobCore::stop_all(Cause cause, Duration grace, Now now) {
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    if (tasks_[i].want == Want::kEnded || tasks_[i].state == TaskState::kEnded) continue;
-    tasks_[i].grace = grace;
-    tasks_[i].stop_cause = cause;
-    set_want(i, Want::kEnded, now);
-  }
 }
 
 bool JobCore::satisfied(const Task& task) const {

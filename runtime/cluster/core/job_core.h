@@ -21,9 +21,9 @@
 ///      roles they name are ready (a shard host by kReady with its endpoint, a process by running).
 ///      A gang of one is prepared and started by one message and passes 3 by itself.
 ///   4: every task of the generation has started.
-///   5: every batch task ended well (services and shard hosts are stopped, which counts as
-///      success), or a task failed (siblings get `failure_grace`), or a kill (`grace`), or the time
-///      limit (`grace`).
+///   5: by the end rules of its roles (end_rules.h) the job is done (what still runs may linger as
+///      long as its role says, then it is stopped, which counts as success) or has failed (siblings
+///      get `failure_grace`), or a kill (`grace`), or the time limit (`grace`).
 ///      A worker's failure waits `blame_window` for the end of a shard or role that it leans on:
 ///      that one is named then.
 ///   6: the same before RUNNING; also when the gang is not prepared, or not ready, in time.
@@ -34,7 +34,7 @@
 ///   9: by the verdict and the first failed task's cause; JobEnded recorded.
 ///  10: killed before it was placed.
 ///  11: submitted or put on hold; released. A held job is queued nowhere.
-///  12: every task that counts ended well and there are outputs: CommitGranted is recorded. From
+///  12: the job is done, all its tasks have ended and there are outputs: CommitGranted is recorded. From
 ///   here no further generation follows, so nothing of this epoch can be published after the next
 ///   one began.
 ///  13: every agent concerned has put its outputs in their places, or one could not (FAILED), was
@@ -206,6 +206,7 @@ class JobCore {
     std::uint32_t live = 0;     ///< not ended
     std::uint32_t unready = 0;  ///< below ready_state()
     bool started = false;       ///< its tasks are wanted to run
+    bool stopped = false;       ///< it lingers no longer
   };
   struct Commit {
     TimePoint resend_at;
@@ -250,6 +251,9 @@ class JobCore {
   void next_generation(Cause cause, Now now);
   void set_want(std::size_t index, Want want, Now now);
   void stop_all(Cause cause, Duration grace, Now now);
+  void stop_tasks(TaskIndex::Range range, Cause cause, Duration grace, Now now);
+  void stop_what_lingered(Now now);  ///< of a job that is done
+  TimePoint linger_over(std::size_t role) const;
   void start_what_may(Now now);
   void give_up_start(std::string reason, Now now);
   void end_job(JobState state, TaskEnd end, Now now);
@@ -336,6 +340,7 @@ class JobCore {
   std::optional<TimePoint> time_limit_at_;
   Deadline prepare_deadline_, ready_deadline_;
   Deadline commit_kill_;  ///< a kill waits so long for the outputs
+  std::optional<TimePoint> done_at_;  ///< of the verdict kDone
   std::string progress_text_;
   bool report_due_ = false;
   bool report_now_ = false;

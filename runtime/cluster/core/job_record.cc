@@ -45,20 +45,25 @@ void apply_end(JobRecord& r, const TaskEnded& e) {
   const auto index = r.index_of(e.task);
   if (!index || r.ends.count(*index) != 0) return;
   r.ends[*index] = {e.end, e.at};
-  if (r.index.counts(*index)) ++r.counted_ended;
   if (r.verdict != Verdict::kNone) return;
-  const bool counts = r.index.counts(*index);
-  if (!counts || !e.end.ok()) {  // a service or a shard that ends before its peers is a failure,
-                                 // whatever its code
-    r.verdict = Verdict::kFailed;
-    r.first_failed = *index;
-    r.reason = to_string(e.task) + " ended first: " + std::string(to_string(e.end.cause));
-    if (e.end.cause == Cause::kExit) r.reason += " " + std::to_string(e.end.code);
-    if (e.end.cause == Cause::kSignal) r.reason += " " + std::to_string(e.end.signal);
-    if (!e.end.detail.empty()) r.reason += " (" + e.end.detail + ")";
-    return;
+  switch (r.tally.ended(r.index.role_at(*index), *index, e.end.ok())) {
+    case Outcome::kGoesOn:
+      return;
+    case Outcome::kDone:
+      r.verdict = Verdict::kDone;
+      r.done_at = e.at;
+      return;
+    case Outcome::kFailed:
+      break;
   }
-  if (r.counted_ended == r.index.counted()) r.verdict = Verdict::kDone;
+  r.verdict = Verdict::kFailed;
+  r.first_failed = r.tally.culprit();
+  const TaskEnd& end = r.ends.at(*r.first_failed).end;
+  r.reason = to_string(r.tasks[*r.first_failed].task) +
+             " ended first: " + std::string(to_string(end.cause));
+  if (end.cause == Cause::kExit) r.reason += " " + std::to_string(end.code);
+  if (end.cause == Cause::kSignal) r.reason += " " + std::to_string(end.signal);
+  if (!end.detail.empty()) r.reason += " (" + end.detail + ")";
 }
 
 void apply_met(JobRecord& r, const JobRecord::BarrierKey& key, std::uint64_t round) {
@@ -121,6 +126,7 @@ void JobRecord::apply(const Event& event) {
     epoch = e->epoch;
     tasks = e->tasks;
     index = TaskIndex(*spec, tasks);
+    tally = EndTally(*spec, index.sizes());
     requeued = false;
     placed_at = e->at;
   } else if (const auto* e = std::get_if<TaskEnded>(&event)) {
@@ -155,7 +161,7 @@ void JobRecord::apply(const Event& event) {
     tasks.clear();
     index = {};
     ends.clear();
-    counted_ended = 0;
+    tally = {};
     warned.clear();
     running_seen = false;
     verdict = kill_requested ? Verdict::kKilled : Verdict::kNone;
@@ -294,6 +300,13 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     }
     f.add(std::uint64_t{role.restart_on ? role.restart_on->size() + 1 : 0});
     for (Cause cause : role.restart_on.value_or(std::vector<Cause>{})) f.add(number(cause));
+    // Added later, and only where they are said: what was recorded before stays the same.
+    if (role.end != EndRule::kByKind) {
+      f.add(number(role.end));
+      f.add(number(role.quorum));
+      f.add(number(role.failures_permille));
+    }
+    if (role.linger) f.add(number(role.linger->count()));
   }
   f.add(std::uint64_t{spec.inputs.size()});
   for (const io::InputSpec& input : spec.inputs) {
@@ -358,6 +371,7 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     f.add(output.path);
     f.add(output.role);
   }
+  if (!spec.framework.empty()) f.add(spec.framework);
   return f.value();
 }
 

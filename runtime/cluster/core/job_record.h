@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/cluster/core/end_rules.h"
 #include "runtime/cluster/core/event.h"
 #include "runtime/cluster/core/task_index.h"
 
@@ -22,8 +23,8 @@ namespace dlrun::cluster {
 /// Why a generation ends. Set once per generation, by the first of the events that can set it.
 enum class Verdict : std::uint8_t {
   kNone = 0,
-  kDone = 1,        ///< every batch task ended well: stop the services
-  kFailed = 2,      ///< a task ended badly; `first_failed` names it
+  kDone = 1,        ///< by the end rules of its roles: what still runs may linger, and is stopped
+  kFailed = 2,      ///< by the same; `first_failed` names the task
   kKilled = 3,      ///< a user asked
   kTimeout = 4,     ///< the job's time limit
   kNotStarted = 5,  ///< the gang was not prepared or ready in time
@@ -50,10 +51,11 @@ struct JobRecord {
   std::vector<PlacedTask> tasks;          ///< empty = not placed
   TaskIndex index;                        ///< of `tasks`
   std::map<std::size_t, EndedTask> ends;  ///< by index in `tasks`
-  std::size_t counted_ended = 0;          ///< of `ends`: those that count for success
+  EndTally tally;                         ///< of `ends`
   std::set<std::pair<std::size_t, std::string>> warned;
   bool running_seen = false;  ///< kRunning was recorded for this generation
   Verdict verdict = Verdict::kNone;
+  WallTime done_at;                         ///< of kDone: where lingering counts from
   std::optional<std::size_t> first_failed;  ///< index in `tasks`
   bool kill_requested = false;
   bool held = false;            ///< not placed until released

@@ -78,6 +78,9 @@ std::optional<TimePoint> JobCore::next_wake() const {
   if (record_.verdict == Verdict::kNone)
     for (const auto& deadline : {time_limit_at_, prepare_deadline_.at(), ready_deadline_.at()})
       if (deadline) earlier(wake, *deadline);
+  if (record_.verdict == Verdict::kDone && done_at_)
+    for (std::size_t r = 0; r < roles_.size(); ++r)
+      if (roles_[r].live > 0 && !roles_[r].stopped) earlier(wake, linger_over(r));
   for (const auto& [index, commit] : commits_) {
     if (gate_.idle()) earlier(wake, commit.resend_at);
     for (const Deadline* deadline : {&commit.silent, &commit.stalled, &commit_kill_})

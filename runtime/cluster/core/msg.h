@@ -132,6 +132,7 @@ struct JobSpec {
   std::string cwd;    ///< the submitter's directory
   bool hold = false;  ///< submitted as HELD: waits for a release
   std::vector<OutputSpec> outputs;
+  std::string framework;  ///< name of an adapter (framework/adapter.h); "" = none
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 
@@ -201,6 +202,14 @@ struct RegisterAck {
   friend bool operator==(const RegisterAck&, const RegisterAck&) = default;
 };
 
+/// A small file that a task finds in its work directory when its program starts.
+struct TaskFile {
+  std::string name;  ///< a plain file name
+  std::string bytes;
+  std::vector<std::string> variables;  ///< of the task's environment; their value is its path
+  friend bool operator==(const TaskFile&, const TaskFile&) = default;
+};
+
 /// Makes the work directory, leases the files, starts nothing. Answer: TaskUpdate{kPrepared}, or
 /// kEnded with kStartFailed.
 struct PrepareTask {
@@ -227,6 +236,7 @@ struct PrepareTask {
   /// What its role committed last, in an earlier generation; 0 = nothing.
   std::uint64_t commit_number = 0;
   std::string commit_tag;
+  std::vector<TaskFile> files;               ///< of a task that starts at once
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
@@ -237,6 +247,7 @@ struct StartTask {
   Epoch epoch;
   EnvList env;    ///< rendezvous variables, appended to PrepareTask::env
   ps::PsView ps;  ///< empty shards = none
+  std::vector<TaskFile> files;
   friend bool operator==(const StartTask&, const StartTask&) = default;
 };
 

@@ -3,38 +3,51 @@
 #include <unordered_map>
 
 #include "runtime/base/assert.h"
+#include "runtime/cluster/core/end_rules.h"
 
 namespace dlrun::cluster {
 
 bool counts_for_success(const JobSpec& spec, const RoleSpec& role) {
-  if (role.program == RoleProgram::kShardHost) return false;
-  if (role.kind == RoleKind::kBatch) return true;
-  for (const RoleSpec& other : spec.roles)
-    if (other.program == RoleProgram::kProcess && other.kind == RoleKind::kBatch) return false;
-  return true;
+  return end_row(end_rule_of(spec, role)).trains;
 }
 
 TaskIndex::TaskIndex(const JobSpec& spec, const std::vector<PlacedTask>& tasks) {
   for (const RoleSpec& role : spec.roles)
-    roles_.push_back({role.name, {}, counts_for_success(spec, role)});
+    roles_.push_back({role.name, {}, counts_for_success(spec, role), 0, 0});
   role_.reserve(tasks.size());
   local_rank_.reserve(tasks.size());
+  group_at_.reserve(tasks.size());
   std::size_t role = 0;
-  std::unordered_map<NodeId, std::uint32_t> on_node;  // of the role
+  std::unordered_map<NodeId, std::uint32_t> group_of;  // of the role
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     while (role < roles_.size() && roles_[role].name != tasks[i].task.role) {
       ++role;
-      on_node.clear();
+      group_of.clear();
     }
     DLRUN_ASSERT(role < roles_.size());  // a placed task has a role of the spec, in its order
     Range& range = roles_[role].range;
-    if (range.size() == 0) range = {i, i};
+    if (range.size() == 0) {
+      range = {i, i};
+      roles_[role].first_group = static_cast<std::uint32_t>(group_size_.size());
+    }
     range.end = i + 1;
     role_.push_back(static_cast<std::uint32_t>(role));
-    local_rank_.push_back(on_node[tasks[i].slot.node]++);
+    const auto [group, fresh] =
+        group_of.try_emplace(tasks[i].slot.node, static_cast<std::uint32_t>(group_size_.size()));
+    if (fresh) {
+      group_size_.push_back(0);
+      ++roles_[role].groups;
+    }
+    group_at_.push_back(group->second);
+    local_rank_.push_back(group_size_[group->second]++);
     nodes_.insert(tasks[i].slot.node);
-    if (roles_[role].counts) ++counted_;
   }
+}
+
+std::vector<std::size_t> TaskIndex::sizes() const {
+  std::vector<std::size_t> out;
+  for (const Role& role : roles_) out.push_back(role.range.size());
+  return out;
 }
 
 std::optional<std::size_t> TaskIndex::find(const std::string& role, std::uint32_t rank) const {

@@ -15,8 +15,8 @@
 
 namespace dlrun::cluster {
 
-/// A program of a role without services and shard hosts to outlive: its end counts for the job.
-/// When a job has services only, they count.
+/// Whether tasks of `role` work on the model (EndRow::trains): their clocks are in the sets of the
+/// shards, and the first role of these is whose outputs a job has.
 bool counts_for_success(const JobSpec& spec, const RoleSpec& role);
 
 class TaskIndex {
@@ -38,9 +38,17 @@ class TaskIndex {
   Range range_of(std::size_t role) const { return roles_[role].range; }
   /// The role's counts_for_success.
   bool counts(std::size_t task) const { return roles_[role_[task]].counts; }
-  std::size_t counted() const { return counted_; }  ///< tasks that count for success
+  std::vector<std::size_t> sizes() const;  ///< tasks of each role, as in the spec
   /// How many of its role stand before it on its node.
   std::uint32_t local_rank(std::size_t task) const { return local_rank_[task]; }
+  /// How many of its role are on its node.
+  std::uint32_t local_size(std::size_t task) const { return group_size_[group_at_[task]]; }
+  /// The number of its node among those of its role, in the order of their lowest ranks.
+  std::uint32_t group(std::size_t task) const {
+    return group_at_[task] - roles_[role_[task]].first_group;
+  }
+  /// On how many nodes its role is.
+  std::uint32_t groups(std::size_t task) const { return roles_[role_[task]].groups; }
   bool uses(const NodeId& node) const { return nodes_.count(node) != 0; }
 
  private:
@@ -48,11 +56,12 @@ class TaskIndex {
     std::string name;
     Range range;
     bool counts = false;
+    std::uint32_t first_group = 0, groups = 0;  ///< of group_size_
   };
   std::vector<Role> roles_;  ///< as in the spec
-  std::vector<std::uint32_t> role_, local_rank_;
+  std::vector<std::uint32_t> role_, local_rank_, group_at_;
+  std::vector<std::uint32_t> group_size_;  ///< tasks of one role on one node
   std::unordered_set<NodeId> nodes_;
-  std::size_t counted_ = 0;
 };
 
 }  // namespace dlrun::cluster
