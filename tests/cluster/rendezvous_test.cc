@@ -44,6 +44,46 @@ TEST(Rendezvous, WithoutPortsNoneAreNamed) {
   EXPECT_EQ(value_of(env, "DLRUN_PORTS"), "(unset)");
 }
 
+TEST(Rendezvous, AJobOfAFrameworkGetsItsVariablesAndFilesWithEachStart) {
+  JobSpec spec = spec_of(2);
+  spec.framework = "lightgbm";
+  spec.restart = {3, {Cause::kExit}};
+  JobHarness h(spec);
+  h.place();
+  for (const std::uint32_t rank : {0u, 1u})
+    h.update("n" + std::to_string(rank), h.task("worker", rank), TaskState::kPrepared);
+  const std::vector<StartTask> started = h.sent_of<StartTask>();
+  ASSERT_EQ(started.size(), 2u);
+  EXPECT_EQ(value_of(started[1].env, "LIGHTGBM_LOCAL_LISTEN_PORT"), "20001");
+  EXPECT_EQ(value_of(started[1].env, "RANK"), "1");
+  ASSERT_EQ(started[1].files.size(), 1u);
+  EXPECT_EQ(started[1].files[0].bytes, "10.0.0.0 20000\n10.0.0.1 20001\n");
+}
+
+TEST(Rendezvous, ATaskThatStartsAtOnceFindsThemToo) {
+  JobSpec spec = spec_of(1);
+  spec.framework = "mpi";
+  JobHarness h(spec);
+  h.place();
+  ASSERT_EQ(h.sent_of<PrepareTask>().size(), 1u);
+  const PrepareTask prepare = h.sent_of<PrepareTask>()[0];
+  EXPECT_TRUE(prepare.start_at_once);
+  EXPECT_EQ(value_of(prepare.env, "DLRUN_HOSTS"), "10.0.0.0:1");
+  ASSERT_EQ(prepare.files.size(), 1u);
+  EXPECT_EQ(prepare.files[0].bytes, "10.0.0.0 slots=1\n");
+}
+
+TEST(Rendezvous, ARestartIsCountedForTheFrameworkAMoveOfPortsIsNot) {
+  JobSpec spec = spec_of(1);
+  spec.framework = "pytorch";
+  JobRecord record(JobSubmitted{JobId{7}, spec, "", 1, {}}, std::make_shared<const JobSpec>(spec));
+  record.generation = Generation{4};
+  record.moved = 1;
+  record.preempted = 1;
+  record.apply(placed_of(spec, JobId{7}, Generation{4}, Epoch{1, 1}));
+  EXPECT_EQ(value_of(rendezvous_of(record, 0), "TORCHELASTIC_RESTART_COUNT"), "1");
+}
+
 TEST(Rendezvous, AnIpv6AddressStaysBare) {
   JobRecord record = record_of({{30001}, {30002}});
   record.tasks[0].address = "fd00::7";

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/cluster/actor/task_dir.h"
+#include "runtime/os/files.h"
 #include "runtime/security/secret.h"
 #include "tests/security/temp_folder.h"
 
@@ -50,6 +51,23 @@ TEST(TaskDir, ALaterAgentFindsWhatWasPreparedAndStarted) {
   ASSERT_TRUE(found[0].found.end) << "asked to start, but no shim was started: it never will be";
   EXPECT_EQ(found[0].found.end->cause, Cause::kStartFailed);
   EXPECT_TRUE(broken.empty());
+}
+
+TEST(TaskDir, FilesOfAFrameworkLieInTheWorkDirectoryAndNowhereElse) {
+  const TempFolder temp;
+  const std::string dir = temp / task_dir_name(some_task().task);
+  ASSERT_TRUE(make_task_dir(dir, some_task()));
+  const TaskFile list{"list.txt", std::string("10.0.0.1 1\n\0", 12), {"LIST"}};
+  ASSERT_TRUE(write_task_files(dir, {list, list}));
+  EXPECT_EQ(task_file_path(dir, list), dir + "/work/list.txt");
+  const auto bytes = os::read_file(task_file_path(dir, list));
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(*bytes, list.bytes);
+  for (const char* name : {"", ".", "..", "../task", "/etc/x", "a/b"}) {
+    const Status written = write_task_files(dir, {TaskFile{name, "x", {}}});
+    ASSERT_FALSE(written) << name;
+    EXPECT_EQ(written.error().code, Errc::kInvalidArgument) << name;
+  }
 }
 
 TEST(TaskDir, TheMarkOfACleanedTaskDoesNotWaitForTheRemovalOfWhatItLeft) {

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <future>
 #include <map>
 #include <unordered_map>
@@ -214,6 +215,8 @@ class AgentHost::Impl {
 
   Status spawn(const Task& task) {
     DLRUN_TRY(write_start(task.dir, *task.start));
+    DLRUN_TRY(write_task_files(task.dir, task.prepare.files));
+    DLRUN_TRY(write_task_files(task.dir, task.start->files));
     DLRUN_ASSIGN(const std::string socket, open_socket(task));
     DLRUN_ASSIGN(shim::Spec spec, spec_of(task, socket));
     ship(task.prepare, task.dir);
@@ -249,7 +252,15 @@ class AgentHost::Impl {
     env["DLRUN_TOKEN"] = security::to_hex(p.token);
     env["DLRUN_TASK"] = to_string(p.task);
     env["DLRUN_WORK_DIR"] = task.dir + "/work";
-    if (!p.slot.gpu_uuids.empty()) {
+    for (const auto* files : {&p.files, &task.start->files})
+      for (const TaskFile& file : *files)
+        for (const std::string& name : file.variables) env[name] = task_file_path(task.dir, file);
+    // A framework whose ranks see all GPUs of their node has said so.
+    const EnvList& told = task.start->env;
+    const bool gpus_told = std::any_of(told.begin(), told.end(), [](const auto& variable) {
+      return variable.first == "CUDA_VISIBLE_DEVICES";
+    });
+    if (!p.slot.gpu_uuids.empty() && !gpus_told) {
       std::string& visible = env["CUDA_VISIBLE_DEVICES"];
       visible.clear();
       for (const std::string& uuid : p.slot.gpu_uuids)

@@ -79,6 +79,20 @@ Status make_task_dir(const std::string& dir, const PrepareTask& task) {
   return os::write_file(dir + "/task", wire::encode(ToAgent(task)));
 }
 
+std::string task_file_path(const std::string& dir, const TaskFile& file) {
+  return dir + "/work/" + file.name;
+}
+
+Status write_task_files(const std::string& dir, const std::vector<TaskFile>& files) {
+  for (const TaskFile& file : files) {
+    if (file.name.empty() || file.name.find('/') != std::string::npos || file.name == "." ||
+        file.name == "..")
+      return fail(Errc::kInvalidArgument, "'" + file.name + "' is no name of a file of a task");
+    DLRUN_TRY(os::write_file(task_file_path(dir, file), file.bytes));
+  }
+  return {};
+}
+
 Status write_start(const std::string& dir, const StartTask& start) {
   return os::write_file(dir + "/start", wire::encode(ToAgent(start)));
 }

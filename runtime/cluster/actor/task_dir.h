@@ -5,7 +5,7 @@
 ///   ready                  TaskUpdate with the sockets
 ///   cleaned                the end was acknowledged: only logs still to be shipped keep the
 ///                          directory
-///   work/                  the program's directory
+///   work/                  the program's directory; the files of its framework lie in it
 ///   logs/, spec, exit, ... the shim's (runtime/shim/spec.h)
 /// Errors: kResourceExhausted (disk full), kIo, kCorrupt.
 /// Threads: plain functions.
@@ -21,6 +21,9 @@ namespace dlrun::cluster {
 std::string task_dir_name(const TaskId& task);
 
 Status make_task_dir(const std::string& dir, const PrepareTask& task);
+/// Into work/, readable by the task alone. kInvalidArgument for a name that is no plain file name.
+Status write_task_files(const std::string& dir, const std::vector<TaskFile>& files);
+std::string task_file_path(const std::string& dir, const TaskFile& file);
 Status write_start(const std::string& dir, const StartTask& start);
 Status write_ready(const std::string& dir, const TaskId& task, const TaskReadyInfo& ready);
 Status mark_cleaned(const std::string& dir);

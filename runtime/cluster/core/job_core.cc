@@ -424,9 +424,8 @@ void JobCore::finish_generation(Now now) {
   const bool bad = record_.verdict == Verdict::kFailed || record_.verdict == Verdict::kNotStarted;
   const bool in_policy =
       std::find(restart_on->begin(), restart_on->end(), end.cause) != restart_on->end();
-  const std::uint32_t restarts_used =
-      record_.generation.value - 1 - record_.preempted - record_.moved;
-  const bool restart = record_.moves() || (bad && in_policy && restarts_used < policy.restarts_max);
+  const bool restart =
+      record_.moves() || (bad && in_policy && record_.restarts_used() < policy.restarts_max);
   if (restart || record_.verdict == Verdict::kPreempted) {
     if (record_.kill_requested) {
       end_job(JobState::kCancelled,

@@ -52,6 +52,7 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
     message.start_at_once = true;
     const EnvList rendezvous = rendezvous_of(record_, index);
     message.env.insert(message.env.end(), rendezvous.begin(), rendezvous.end());
+    message.files = files_of(record_, index);
   }
   return message;
 }
@@ -61,6 +62,7 @@ StartTask JobCore::start_of(std::size_t index) const {
   message.task = record_.tasks[index].task;
   message.epoch = epoch();
   message.env = rendezvous_of(record_, index);
+  message.files = files_of(record_, index);
   message.ps = ps_view();
   return message;
 }

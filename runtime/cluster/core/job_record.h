@@ -85,6 +85,8 @@ struct JobRecord {
   bool moves() const;
   /// Where the input begins in a new generation: what the last commit says of it. nullptr = anew.
   const io::LedgerState* committed(const std::string& input) const;
+  /// Generations before this one that a failure ended.
+  std::uint32_t restarts_used() const { return generation.value - 1 - preempted - moved; }
   bool all_ended() const { return !tasks.empty() && ends.size() == tasks.size(); }
 
   JobRecord() = default;

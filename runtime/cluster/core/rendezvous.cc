@@ -1,6 +1,7 @@
 #include "runtime/cluster/core/rendezvous.h"
 
 #include "runtime/base/assert.h"
+#include "runtime/cluster/core/framework/adapter.h"
 
 namespace dlrun::cluster {
 
@@ -10,6 +11,10 @@ std::string join_ports(const std::vector<std::uint16_t>& ports) {
   std::string text;
   for (std::uint16_t port : ports) text += (text.empty() ? "" : ",") + std::to_string(port);
   return text;
+}
+
+framework::Gang gang_in(const JobRecord& record) {
+  return {record.id, record.restarts_used(), *record.spec, record.tasks, record.index};
 }
 
 }  // namespace
@@ -37,7 +42,15 @@ EnvList rendezvous_of(const JobRecord& record, std::size_t index) {
   if (!self.slot.ports.empty()) env.emplace_back("DLRUN_PORTS", join_ports(self.slot.ports));
   for (const OutputSpec& output : outputs_of(record, index))
     env.emplace_back(output_variable(output), staging_path(output, self.task));
+  if (!record.spec->framework.empty())
+    for (auto& variable : framework::env_of(gang_in(record), index))
+      env.push_back(std::move(variable));
   return env;
+}
+
+std::vector<TaskFile> files_of(const JobRecord& record, std::size_t index) {
+  if (record.spec->framework.empty()) return {};
+  return framework::files_of(gang_in(record), index);
 }
 
 }  // namespace dlrun::cluster

@@ -11,6 +11,8 @@
 ///                                                                              torch.distributed
 ///                                                                                reads them
 ///
+/// and what its framework adds (framework/adapter.h), which goes before these.
+///
 /// World and ranks are those of the task's role. LOCAL_RANK counts within role and node. MASTER_*
 /// are rank 0's address (an IPv6 literal stays bare: frameworks that read MASTER_ADDR take it so)
 /// and first port; without a leased port there is no MASTER_PORT, and no DLRUN_PORTS.
@@ -19,7 +21,9 @@
 
 namespace dlrun::cluster {
 
-/// Of record.tasks[index], which must be placed. O(outputs).
+/// Of record.tasks[index], which must be placed. O(outputs) without a framework.
 EnvList rendezvous_of(const JobRecord& record, std::size_t index);
+/// The files that its framework wants in its work directory.
+std::vector<TaskFile> files_of(const JobRecord& record, std::size_t index);
 
 }  // namespace dlrun::cluster
