@@ -9,6 +9,9 @@
 #include <limits>
 
 #include "runtime/base/utf8.h"
+#include "runtime/cluster/core/end_rules.h"
+#include "runtime/cluster/core/framework/adapter.h"
+#include "runtime/cluster/core/framework/complete.h"
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 #include "runtime/jobspec/units.h"
@@ -254,6 +257,11 @@ void JobReader::role(const Node::Member& member, const cluster::EnvList& common)
           {"time_limit", [&](const Node& n) { role.time_limit = duration(n, "time_limit"); }},
           {"rlimits", [&](const Node& n) { role.rlimits = rlimits(n); }},
           {"restart_on", [&](const Node& n) { role.restart_on = causes(n, "restart_on"); }},
+          {"end", [&](const Node& n) { end_rule(n, role); }},
+          {"quorum",
+           [&](const Node& n) { role.quorum = integer<std::uint32_t>(n, "quorum", 1, 65'536); }},
+          {"failures", [&](const Node& n) { role.failures_permille = failures(n); }},
+          {"linger", [&](const Node& n) { role.linger = duration(n, "linger"); }},
           {"after",
            [&](const Node& n) {
              if (n.kind == Node::Kind::kString) {
@@ -298,8 +306,8 @@ void JobReader::default_outputs() {
   std::string first;
   for (const auto& role : spec_.roles) {
     names.push_back(role.name);
-    if (first.empty() && role.program == cluster::RoleProgram::kProcess &&
-        role.kind == cluster::RoleKind::kBatch)
+    if (first.empty() && role.kind == cluster::RoleKind::kBatch &&
+        cluster::end_row(cluster::end_rule_of(spec_, role)).trains)
       first = role.name;
   }
   for (std::size_t i = 0; i < spec_.outputs.size() && !names.empty(); ++i) {
@@ -380,29 +388,68 @@ void JobReader::check_after() {
   }
 }
 
-void JobReader::check_spec(Mark root) {
+void JobReader::end_rule(const Node& node, cluster::RoleSpec& role) {
+  std::vector<std::string_view> words;
+  for (const cluster::EndRow& row : cluster::kEndRows) words.push_back(row.word);
+  const std::size_t before = problems_.size();
+  const std::size_t i = choice(node, "end", words);
+  if (problems_.size() == before) role.end = cluster::kEndRows[i].rule;
+}
+
+/// 0.25 -> 250; a share that would be rounded to nothing is no share.
+std::uint32_t JobReader::failures(const Node& node) {
+  double share = -1;
+  if (!written_as(node, "failures", "a share, like 0.5", {Node::Kind::kInt, Node::Kind::kFloat}))
+    return 0;
+  std::from_chars(node.text.data(), node.text.data() + node.text.size(), share);
+  if (share >= 0.001 && share <= 1) return static_cast<std::uint32_t>(std::lround(share * 1000));
+  problem(node.at, fmt::format("failures must be a share from 0.001 to 1, not {}", shown(node)));
+  return 0;
+}
+
+void JobReader::complete() {
+  const PartId job{Part::kJob, 0};
+  if (told(job, "framework") || told(job, "role")) return;
+  for (std::size_t i = 0; i < spec_.roles.size(); ++i)
+    if (told({Part::kRole, i}, "") || told({Part::kRole, i}, "count") ||
+        told({Part::kRole, i}, "end") || told({Part::kRole, i}, "program"))
+      return;
+  for (const cluster::SpecProblem& wrong : cluster::framework::complete(spec_)) {
+    tell(wrong);
+    place({wrong.part, wrong.index}, wrong.field).bad = true;
+  }
+}
+
+void JobReader::tell(const cluster::SpecProblem& wrong) {
+  const PartId part{wrong.part, wrong.index};
+  Mark at = root_;
+  for (const std::string_view field : {std::string_view(wrong.field), std::string_view()})
+    if (const auto found = places_.find({part, std::string(field)});
+        found != places_.end() && found->second.at.line != 0) {
+      at = found->second.at;
+      break;
+    }
+  problem(at, cluster::to_string(wrong, spec_));
+}
+
+void JobReader::check_spec() {
   const PartId job{Part::kJob, 0};
   for (const cluster::SpecProblem& wrong : cluster::problems_of(spec_)) {
     const PartId part{wrong.part, wrong.index};
     const bool follows = told(part, "") || told(part, wrong.field) ||
                          (wrong.field == "argv" && told(part, "program")) ||
                          (wrong.field == "ready" && told(part, "ports")) ||
+                         (wrong.field == "quorum" && told(part, "end")) ||
+                         (wrong.field == "failures" && told(part, "end")) ||
                          (wrong.field == "env" && told(job, "env"));
-    if (follows) continue;
-    Mark at = root;
-    for (const std::string_view field : {std::string_view(wrong.field), std::string_view()})
-      if (const auto found = places_.find({part, std::string(field)});
-          found != places_.end() && found->second.at.line != 0) {
-        at = found->second.at;
-        break;
-      }
-    problem(at, cluster::to_string(wrong, spec_));
+    if (!follows) tell(wrong);
   }
 }
 
 Result<cluster::JobSpec> JobReader::read(const Node& root) {
   constexpr auto kI32Min = std::numeric_limits<std::int32_t>::min();
   constexpr auto kI32Max = std::numeric_limits<std::int32_t>::max();
+  root_ = root.at;
   const Node* roles = nullptr;
   cluster::EnvList common;
   table(
@@ -410,6 +457,15 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
       {
           {"name", [&](const Node& n) { spec_.name = text(n, "name"); }},
           {"hold", [&](const Node& n) { spec_.hold = boolean(n, "hold"); }},
+          {"framework",
+           [&](const Node& n) {
+             std::vector<std::string_view> known;
+             for (const auto& adapter : cluster::framework::adapters())
+               known.push_back(adapter.name);
+             const std::size_t before = problems_.size();
+             const std::size_t i = choice(n, "framework", known);
+             if (problems_.size() == before) spec_.framework = std::string(known[i]);
+           }},
           {"owner", [&](const Node& n) { spec_.owner = text(n, "owner"); }},
           {"project", [&](const Node& n) { spec_.project = text(n, "project"); }},
           {"priority",
@@ -454,8 +510,9 @@ Result<cluster::JobSpec> JobReader::read(const Node& root) {
       for (const Node::Member& member : roles->members) role(member, common);
   }
   check_after();
+  complete();
   default_outputs();
-  check_spec(root.at);
+  check_spec();
   if (problems_.empty()) return std::move(spec_);
   if (more_) problems_.push_back(fmt::format("{}: and more problems like these", file_));
   return fail(Errc::kInvalidArgument, fmt::format("{}", fmt::join(problems_, "\n")));

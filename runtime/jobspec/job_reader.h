@@ -70,15 +70,20 @@ class JobReader {
   std::string format_of_names(const io::InputSpec& input, Mark at);
   void output(const Node::Member& member);
   void restart(const Node& node);
+  void end_rule(const Node& node, cluster::RoleSpec& role);
+  std::uint32_t failures(const Node& node);
+  void complete();  ///< with what the job's framework adds
   void check_after();
   void default_outputs();
   /// What the control plane would say of the spec, at its place; not what follows from a problem
   /// that was told.
-  void check_spec(Mark root);
+  void check_spec();
+  void tell(const cluster::SpecProblem& wrong);
   Place& place(PartId part, std::string_view field);
   bool told(PartId part, std::string_view field) const;
 
   std::string file_;
+  Mark root_;
   cluster::JobSpec spec_;
   std::vector<std::string> problems_;
   bool more_ = false;

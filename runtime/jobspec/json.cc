@@ -7,6 +7,7 @@
 
 #include "io/core/column_text.h"
 #include "runtime/base/utf8.h"
+#include "runtime/cluster/core/end_rules.h"
 #include "runtime/jobspec/words.h"
 
 namespace dlrun::jobspec {
@@ -74,6 +75,10 @@ Json role_json(const cluster::RoleSpec& role) {
   out["rlimits"] = Json::object();
   for (const auto& [name, value] : role.rlimits) out["rlimits"][name] = value;
   if (role.restart_on) out["restart_on"] = causes_json(*role.restart_on);
+  if (role.end != cluster::EndRule::kByKind) out["end"] = cluster::end_row(role.end).word;
+  if (role.quorum > 0) out["quorum"] = role.quorum;
+  if (role.failures_permille > 0) out["failures"] = role.failures_permille / 1000.0;
+  if (role.linger) out["linger"] = duration(*role.linger);
   return out;
 }
 
@@ -205,6 +210,7 @@ Json to_json(const cluster::JobSpec& spec) {
   for (const auto& input : spec.inputs) out["input"][input.name] = input_json(input);
   out["restart"] = Json{{"max", spec.restart.restarts_max}, {"on", causes_json(spec.restart.on)}};
   out["hold"] = spec.hold;
+  if (!spec.framework.empty()) out["framework"] = spec.framework;
   out["output"] = Json::object();
   for (const auto& output : spec.outputs)
     out["output"][output.name] = Json{{"path", bytes_to_json(output.path)}, {"role", output.role}};

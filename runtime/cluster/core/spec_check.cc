@@ -7,6 +7,8 @@
 
 #include "io/core/input_rules.h"
 #include "runtime/base/utf8.h"
+#include "runtime/cluster/core/end_rules.h"
+#include "runtime/cluster/core/framework/adapter.h"
 
 namespace dlrun::cluster {
 namespace {
@@ -88,6 +90,11 @@ class Check {
         std::all_of(spec_.roles.begin(), spec_.roles.end(),
                     [](const RoleSpec& r) { return r.program == RoleProgram::kShardHost; }))
       wrong("role", "shard hosts alone do nothing: add a role with a program");
+    else if (!spec_.roles.empty() && !can_be_done(spec_))
+      wrong("role",
+            "no role's end ends the job: one at least must be all, decides, quorum or tolerant");
+    if (!spec_.framework.empty() && framework::find(spec_.framework) == nullptr)
+      wrong("framework", in_quotes(spec_.framework) + " is none of " + framework::names());
     env(spec_.submit_env, "submit_env");
     if (has_nul(spec_.cwd)) wrong("cwd", "holds a NUL byte");
     for (const auto& [key, time] :
@@ -133,12 +140,29 @@ class Check {
       if (std::find(kRlimitNames.begin(), kRlimitNames.end(), name) == kRlimitNames.end())
         wrong("rlimits", in_quotes(name) + " is no limit of a process");
     if (role.time_limit < Duration::zero()) wrong("time_limit", "is negative");
+    end(role);
     env(role.env, "env");
     const sched::Resources& need = role.resources;
     if (need.cpu_milli < 0) wrong("cpus", "is negative");
     if (need.memory_bytes < 0) wrong("memory", "is negative");
     if (need.gpus < 0) wrong("gpus", "is negative");
     if (need.ports < 0 || need.ports > 1024) wrong("ports", "must be 0 to 1024");
+  }
+
+  void end(const RoleSpec& role) {
+    if (role.program == RoleProgram::kShardHost && role.end != EndRule::kByKind &&
+        role.end != EndRule::kOutlives)
+      wrong("end", "a shard host outlives its job's other roles");
+    if (role.quorum > 0 && role.end != EndRule::kQuorum)
+      wrong("quorum", "belongs to end = \"quorum\"");
+    else if (role.quorum > role.count_min && role.count_min > 0)
+      wrong("quorum",
+            "is more than the " + std::to_string(role.count_min) + " tasks that the role may have");
+    if (role.failures_permille > 0 && role.end != EndRule::kTolerant)
+      wrong("failures", "belongs to end = \"tolerant\"");
+    else if (role.failures_permille > 1000)
+      wrong("failures", "is more than all");
+    if (role.linger && *role.linger < Duration::zero()) wrong("linger", "is negative");
   }
 
   void argv(const RoleSpec& role) {
