@@ -22,7 +22,14 @@ void run_flags(CLI::App& app, Line& line) {
   RunFlags& f = line.run;
   app.add_option("-n,--workers", f.workers, "workers: a count, or a range like 1..4")
       ->type_name("N");
-  app.add_option("--ps", f.shards, "parameter shards, ready before the workers start")
+  app.add_option("--as", f.framework,
+                 "what the program is written for: tensorflow, pytorch, xgboost, dmlc, mxnet, "
+                 "pslite, lightgbm, mpi, jax, generic; it finds what that reads, and ends as its "
+                 "jobs end")
+      ->type_name("FRAMEWORK");
+  app.add_option("--ps", f.shards,
+                 "parameter shards, ready before the workers start; with --as, processes that run "
+                 "the program as its servers")
       ->type_name("N")
       ->check(CLI::Range(0, 65536));
   app.add_option(
@@ -80,7 +87,8 @@ constexpr Command kCommands[] = {
          "\nThe program's stdout and stderr come here on stdout and stderr; several ranks are "
          "prefixed [worker 3]. dlrun's own lines go to\n"
          "stderr. The exit code is the program's. Ctrl-C asks, twice kills.\n\nExamples:\n  "
-         "dlrun run -n 4 --ps 2 -- python3 train.py\n  dlrun run job.toml\n"
+         "dlrun run -n 4 --ps 2 -- python3 train.py\n  dlrun run --as pytorch -n 4 -- python3 "
+         "train.py\n  dlrun run job.toml\n"
          "  dlrun run --env LR=0.1 --time-limit 2h --name ctr -- ./train --fast\n",
      .takes_program = true,
      .flags =

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/utf8.h"
+#include "runtime/cluster/core/framework/adapter.h"
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 #include "runtime/jobspec/units.h"
@@ -173,8 +174,59 @@ Result<Json> role_json(const RunFlags& flags, const World& world) {
     labels[flag.substr(0, equals)] = flag.substr(equals + 1);
   }
   role["labels"] = std::move(labels);
-  if (flags.shards > 0) role["after"] = "ps";
+  if (flags.shards > 0 && flags.framework.empty()) role["after"] = "ps";
   return role;
+}
+
+/// One less of a count or of both ends of a range, for the one that has a role of its own.
+Result<Json> count_without_leader(const std::string& workers, const std::string& framework,
+                                  std::string_view leader) {
+  const auto range = jobspec::parse_count(workers);
+  if (!range) return wrong("count: " + range.error().context);
+  const auto [least, most] = *range;
+  if (most == 1) return Json();
+  if (least == 1)
+    return wrong(fmt::format("-n {}: of --as {} one is the {}, so a range begins at 2", workers,
+                             framework, leader));
+  if (least == most) return Json(most - 1);
+  return Json(fmt::format("{}..{}", least - 1, most - 1));
+}
+
+/// Roles that all run `role`'s program: workers, among them the leader when the framework has one,
+/// and servers.
+Status add_framework_roles(const RunFlags& flags, const Json& role, Json& job) {
+  const cluster::framework::Adapter* adapter = cluster::framework::find(flags.framework);
+  if (adapter == nullptr) {
+    std::vector<std::string_view> known;
+    for (const auto& one : cluster::framework::adapters()) known.push_back(one.name);
+    const std::string near = jobspec::nearest(flags.framework, known);
+    return wrong(near.empty() ? fmt::format("--as is one of {}, not '{}'",
+                                            cluster::framework::names(), flags.framework)
+                              : fmt::format("--as {}: did you mean '{}'?", flags.framework, near));
+  }
+  job["framework"] = flags.framework;
+  Json workers = role;
+  if (!adapter->leader.empty()) {
+    Json leader = role;
+    leader["count"] = 1;
+    job["role"][std::string(adapter->leader)] = std::move(leader);
+    DLRUN_ASSIGN(workers["count"],
+                 count_without_leader(flags.workers, flags.framework, adapter->leader));
+  }
+  if (!workers["count"].is_null()) job["role"][std::string(adapter->workers)] = std::move(workers);
+  if (flags.shards == 0) return {};
+  if (adapter->servers.empty())
+    return wrong(fmt::format(
+        "--ps: {} has no servers; shards of dlrun beside it are a role of a job file, with program "
+        "= \"shard-host\"",
+        flags.framework));
+  Json servers = role;
+  servers["count"] = flags.shards;
+  servers.erase("gpus");
+  // Of a framework that knows no roles nobody else says that its servers do not count.
+  if (adapter->roles.empty()) servers["end"] = "serves";
+  job["role"][std::string(adapter->servers)] = std::move(servers);
+  return {};
 }
 
 /// The submitter's environment, as far as it can be sent: names that are not UTF-8 or come twice
@@ -229,9 +281,13 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
     if (flags.argv.empty())
       return wrong("what should run? dlrun run [options] -- PROGRAM [ARGUMENTS...]");
     DLRUN_ASSIGN(Json worker, role_json(flags, world));
-    job["role"]["worker"] = std::move(worker);
-    if (flags.shards > 0)
-      job["role"]["ps"] = Json{{"program", "shard-host"}, {"count", flags.shards}};
+    if (!flags.framework.empty()) {
+      DLRUN_TRY(add_framework_roles(flags, worker, job));
+    } else {
+      job["role"]["worker"] = std::move(worker);
+      if (flags.shards > 0)
+        job["role"]["ps"] = Json{{"program", "shard-host"}, {"count", flags.shards}};
+    }
     job["input"] = Json::object();
     for (const auto& input : flags.inputs) DLRUN_TRY(add_input(job["input"], input));
     for (const std::string& flag : flags.outputs) {
@@ -247,11 +303,13 @@ Result<cluster::JobSpec> make_spec(const RunFlags& flags, const World& world) {
     spec = std::move(*parsed);
   } else {
     if (!flags.argv.empty()) return wrong("either a job file or a program after --, not both");
-    if (flags.workers_given || flags.shards > 0 || !flags.inputs.empty() ||
-        !flags.outputs.empty() || !flags.cpus.empty() || !flags.memory.empty() ||
-        !flags.gpus.empty() || !flags.ports.empty() || !flags.labels.empty() || flags.shell)
+    if (flags.workers_given || flags.shards > 0 || !flags.framework.empty() ||
+        !flags.inputs.empty() || !flags.outputs.empty() || !flags.cpus.empty() ||
+        !flags.memory.empty() || !flags.gpus.empty() || !flags.ports.empty() ||
+        !flags.labels.empty() || flags.shell)
       return wrong(
-          "-n, --ps, --input, --output, --cpus, --memory, --gpus, --ports, --label and --shell "
+          "-n, --as (its key is framework), --ps, --input, --output, --cpus, --memory, --gpus, "
+          "--ports, --label and --shell "
           "belong into "
           "the job file");
     DLRUN_ASSIGN(spec, jobspec::load_job_file(flags.file));

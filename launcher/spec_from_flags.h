@@ -14,10 +14,11 @@ namespace dlrun::launcher {
 
 struct RunFlags {
   std::vector<std::string> argv;  ///< after "--"
+  std::string framework;          ///< --as
   std::string file;               ///< a job file instead
   std::string workers = "1";      ///< a count or a range
   bool workers_given = false;
-  std::uint32_t shards = 0;          ///< role `ps`
+  std::uint32_t shards = 0;          ///< role `ps`: dlrun's shards; with --as, processes
   std::vector<std::string> inputs;   ///< name=PATH[,key=value...]
   std::vector<std::string> outputs;  ///< name=FOLDER
   std::vector<std::string> env;      ///< K=V, or K: taken from here

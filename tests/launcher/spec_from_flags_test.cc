@@ -159,6 +159,75 @@ TEST(SpecFromFlags, TheDirectoryOfAJobFileIsThatOfItsRolesUnlessTheySayTheirOwn)
   EXPECT_EQ(spec->roles[1].cwd, "/there");
 }
 
+const cluster::RoleSpec* role_of(const cluster::JobSpec& spec, const std::string& name) {
+  for (const auto& role : spec.roles)
+    if (role.name == name) return &role;
+  return nullptr;
+}
+
+TEST(SpecFromFlags, AsAFrameworkMakesItsRolesOfTheSameProgram) {
+  const auto spec = make_spec({.argv = {"python3", "t.py"},
+                               .framework = "tensorflow",
+                               .workers = "3",
+                               .shards = 2,
+                               .gpus = "1"},
+                              world());
+  ASSERT_TRUE(spec) << spec.error().context;
+  EXPECT_EQ(spec->framework, "tensorflow");
+  ASSERT_EQ(spec->roles.size(), 3u);
+  const auto* chief = role_of(*spec, "chief");
+  const auto* worker = role_of(*spec, "worker");
+  const auto* ps = role_of(*spec, "ps");
+  ASSERT_TRUE(chief != nullptr && worker != nullptr && ps != nullptr);
+  EXPECT_EQ(chief->count_max, 1u);
+  EXPECT_EQ(worker->count_max, 2u) << "the first of -n is the chief";
+  EXPECT_EQ(ps->count_max, 2u);
+  EXPECT_EQ(ps->program, cluster::RoleProgram::kProcess);
+  for (const auto* role : {chief, worker, ps})
+    EXPECT_THAT(role->argv, ElementsAre("python3", "t.py"));
+  EXPECT_EQ(worker->resources.gpus, 1);
+  EXPECT_EQ(ps->resources.gpus, 0) << "servers want none";
+  EXPECT_EQ(chief->end, cluster::EndRule::kDecides);
+  EXPECT_EQ(ps->end, cluster::EndRule::kServes);
+  EXPECT_EQ(spec->name, "t.py");
+}
+
+TEST(SpecFromFlags, OneOfALeadersFrameworkIsTheLeaderAndARangeBeginsAtTwo) {
+  const auto one = make_spec({.argv = {"t"}, .framework = "tensorflow"}, world());
+  ASSERT_TRUE(one) << one.error().context;
+  ASSERT_EQ(one->roles.size(), 1u);
+  EXPECT_EQ(one->roles[0].name, "chief");
+  const auto range =
+      make_spec({.argv = {"t"}, .framework = "tensorflow", .workers = "2..5"}, world());
+  ASSERT_TRUE(range) << range.error().context;
+  EXPECT_EQ(role_of(*range, "worker")->count_min, 1u);
+  EXPECT_EQ(role_of(*range, "worker")->count_max, 4u);
+  EXPECT_THAT(error_of({.argv = {"t"}, .framework = "tensorflow", .workers = "1..5"}),
+              HasSubstr("a range begins at 2"));
+  EXPECT_THAT(error_of({.argv = {"t"}, .framework = "tensorflow", .workers = "many"}),
+              HasSubstr("'many' is not a count"));
+}
+
+TEST(SpecFromFlags, ServersOfAFrameworkAreProcessesAndThoseThatHaveNoneSaySo) {
+  const auto mxnet =
+      make_spec({.argv = {"t"}, .framework = "mxnet", .workers = "2", .shards = 1}, world());
+  ASSERT_TRUE(mxnet) << mxnet.error().context;
+  ASSERT_EQ(mxnet->roles.size(), 3u);
+  EXPECT_NE(role_of(*mxnet, "scheduler"), nullptr);
+  EXPECT_EQ(role_of(*mxnet, "server")->program, cluster::RoleProgram::kProcess);
+  const auto generic =
+      make_spec({.argv = {"t"}, .framework = "generic", .workers = "2", .shards = 1}, world());
+  ASSERT_TRUE(generic) << generic.error().context;
+  EXPECT_EQ(role_of(*generic, "ps")->end, cluster::EndRule::kServes);
+  EXPECT_EQ(role_of(*generic, "worker")->end, cluster::EndRule::kByKind);
+  EXPECT_THAT(error_of({.argv = {"t"}, .framework = "pytorch", .shards = 1}),
+              HasSubstr("pytorch has no servers"));
+  EXPECT_EQ(error_of({.argv = {"t"}, .framework = "pytroch"}),
+            "--as pytroch: did you mean 'pytorch'?");
+  EXPECT_THAT(error_of({.argv = {"t"}, .framework = "fortran"}), HasSubstr("one of tensorflow,"));
+  EXPECT_THAT(error_of({.framework = "mpi", .file = "job.toml"}), HasSubstr("--as"));
+}
+
 TEST(SpecFromFlags, AShellLineIsExplicit) {
   const auto spec = make_spec({.argv = {"echo", "a", "|", "cat"}, .shell = true}, world());
   EXPECT_THAT(spec->roles[0].argv, ElementsAre("/bin/sh", "-c", "echo a | cat"));
