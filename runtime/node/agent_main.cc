@@ -16,6 +16,7 @@
 #include "runtime/node/cluster_file.h"
 #include "runtime/node/daemon.h"
 #include "runtime/node/node_probe.h"
+#include "runtime/os/address.h"
 #include "runtime/security/credentials.h"
 #include "runtime/security/join_client.h"
 #include "runtime/security/secret.h"
@@ -214,6 +215,11 @@ class Agent {
     const client::ClientPaths paths = client::client_paths(out.self_program);
     out.client_env = {
         {"DLRUN_LIB", paths.library}, {"DLRUN_NODE", flags_.name}, {"DLRUN_ADDRESS", address}};
+    // The way to the other nodes, which need not be what NCCL and Gloo would guess. NCCL takes a
+    // name without '=' for the beginning of one.
+    if (const std::string interface = os::interface_of(address); !interface.empty())
+      out.default_env = {{"NCCL_SOCKET_IFNAME", "=" + interface},
+                         {"GLOO_SOCKET_IFNAME", interface}};
     out.python_dir = paths.python_dir;
     out.coordinator_host = coordinator_.host;
     out.log_public_key = keys.public_key;

@@ -12,5 +12,11 @@ TEST(Address, LoopbackIsWhatNeverLeavesTheMachine) {
     EXPECT_FALSE(is_loopback(no)) << no;
 }
 
+TEST(Address, TheInterfaceOfAnAddressIsItsNameAndOfAForeignOneNothing) {
+  EXPECT_EQ(interface_of("127.0.0.1"), "lo");
+  for (const char* none : {"192.0.2.7", "2001:db8::7", "localhost", ""})  // nobody has these
+    EXPECT_EQ(interface_of(none), "") << none;
+}
+
 }  // namespace
 }  // namespace dlrun::os

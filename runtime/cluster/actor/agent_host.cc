@@ -239,7 +239,8 @@ class AgentHost::Impl {
   /// Later entries of the same name win; what the agent adds comes last.
   Result<shim::Spec> spec_of(const Task& task, const std::string& socket) const {
     const PrepareTask& p = task.prepare;
-    std::map<std::string, std::string> env;
+    std::map<std::string, std::string> env(options_.default_env.begin(),
+                                           options_.default_env.end());
     for (const auto& [name, value] : p.env) env[name] = value;
     for (const auto& [name, value] : task.start->env) env[name] = value;
     if (!env.contains("PATH")) env["PATH"] = kDefaultPath;

@@ -21,6 +21,7 @@ struct AgentHostOptions {
   std::string run_dir;                         ///< absolute, short, 0700: sockets and feeders
   std::string shim_program;                    ///< path of dlrun-shim
   std::string self_program;                    ///< path of dlrun: shard-host, feeder
+  EnvList default_env;                         ///< where a job says nothing of these variables
   EnvList client_env;                          ///< DLRUN_LIB and the like
   std::string python_dir;                      ///< in front of PYTHONPATH; "" = none
   std::string coordinator_host;                ///< stands for '*' in the log endpoint
