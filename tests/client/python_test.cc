@@ -51,6 +51,13 @@ TEST_F(PythonTest, ThePackageAsksForNothingButPython39AndNumpy) {
             0);
 }
 
+TEST_F(PythonTest, TheTrackerOfTheOlderDmlcProtocolBringsWorkersOfAnyNumberTogether) {
+  const std::string script = source_dir() + "/tests/client/python/rabit_tracker.py";
+  EXPECT_EQ(std::system(
+                ("timeout 60 " + python_ + " " + script + " " + source_dir() + "/python").c_str()),
+            0);
+}
+
 TEST_F(PythonTest, AWorkerRunsInTheOldestAndTheNewestOtherInterpreterThatIsHere) {
   const char* others = std::getenv("DLRUN_OTHER_PYTHONS");  // test.sh: with numpy, between ':'
   std::istringstream list(others != nullptr ? others : "");
