@@ -9,6 +9,7 @@
 
 #include "runtime/cluster/actor/feeders.h"
 #include "runtime/cluster/actor/hmac_tokens.h"
+#include "runtime/cluster/actor/last_resorts.h"
 #include "runtime/cluster/actor/latest_progress.h"
 #include "runtime/cluster/actor/outputs.h"
 #include "runtime/cluster/actor/port_probe.h"
@@ -51,11 +52,14 @@ std::uint64_t to_ms(Duration d) {
 class AgentHost::Impl {
  public:
   explicit Impl(AgentHostOptions options)
-      : options_(std::move(options)), tasks_dir_(options_.data_dir + "/tasks") {}
+      : options_(std::move(options)),
+        tasks_dir_(options_.data_dir + "/tasks"),
+        last_resorts_(options_.data_dir + "/last-resorts") {}
   ~Impl() { stop(); }
 
   Status open() {
     DLRUN_TRY(security::make_private_folder(tasks_dir_));
+    DLRUN_TRY(make_last_resorts(last_resorts_));
     DLRUN_TRY(security::make_private_folder(options_.run_dir));
     std::vector<std::string> broken;
     for (FoundDir& found : scan_task_dirs(tasks_dir_, &broken)) found_.push_back(std::move(found));
@@ -244,6 +248,7 @@ class AgentHost::Impl {
     for (const auto& [name, value] : p.env) env[name] = value;
     for (const auto& [name, value] : task.start->env) env[name] = value;
     if (!env.contains("PATH")) env["PATH"] = kDefaultPath;
+    env["PATH"] = path_with_last_resorts(env["PATH"], last_resorts_);
     for (const auto& [name, value] : options_.client_env) env[name] = value;
     if (!options_.python_dir.empty()) {
       std::string& path = env["PYTHONPATH"];
@@ -494,7 +499,7 @@ class AgentHost::Impl {
   void on(const TaskId&, task::PeerKind, const task::PsReport&) {}  // nobody asks yet
 
   AgentHostOptions options_;
-  const std::string tasks_dir_;
+  const std::string tasks_dir_, last_resorts_;
   SystemClock clock_;
   std::vector<FoundDir> found_;
   std::function<void(HostEvent)> emit_;
