@@ -76,6 +76,17 @@ TEST(SpecCheck, NamesTheFieldThatIsWrong) {
       {"role 'worker': after", [](JobSpec& s) { s.roles[0].after = {"nobody"}; }},
       {"role 'worker': after", [](JobSpec& s) { s.roles[0].after = {"worker"}; }},
       {"time_limit", [](JobSpec& s) { s.time_limit = Duration{-1}; }},
+      {"framework", [](JobSpec& s) { s.framework = "chainer"; }},
+      {"role", [](JobSpec& s) { s.roles[0].end = EndRule::kIgnored; }},
+      {"role 'worker': quorum", [](JobSpec& s) { s.roles[0].quorum = 1; }},
+      {"role 'worker': quorum",
+       [](JobSpec& s) { s.roles[0].end = EndRule::kQuorum, s.roles[0].quorum = 3; }},
+      {"role 'worker': failures", [](JobSpec& s) { s.roles[0].failures_permille = 1; }},
+      {"role 'worker': failures",
+       [](JobSpec& s) {
+         s.roles[0].end = EndRule::kTolerant, s.roles[0].failures_permille = 1001;
+       }},
+      {"role 'worker': linger", [](JobSpec& s) { s.roles[0].linger = Duration{-1}; }},
       {"input 'x': uris", [](JobSpec& s) { s.inputs.resize(1), s.inputs[0].name = "x"; }},
       {"input 'x': columns",
        [](JobSpec& s) {
@@ -181,6 +192,18 @@ TEST(JobRecord, TheFingerprintSeesEveryField) {
   other = base;
   other.roles[1].restart_on.emplace();
   EXPECT_NE(fingerprint(base), fingerprint(other));
+  other = base;
+  other.framework = "jax";
+  EXPECT_NE(fingerprint(base), fingerprint(other));
+  other = base;
+  other.roles[1].linger = seconds(0);
+  EXPECT_NE(fingerprint(base), fingerprint(other));
+  other = base;
+  other.roles[1].end = EndRule::kQuorum;
+  EXPECT_NE(fingerprint(base), fingerprint(other));
+  JobSpec quorum = other;
+  quorum.roles[1].quorum = 1;
+  EXPECT_NE(fingerprint(other), fingerprint(quorum));
   // Of an input's order and shares; what a dynamic one had before there were modes stays the same.
   JobSpec ordered = base;
   (void)input(ordered, io::Mode::kDeterministic);

@@ -300,13 +300,18 @@ std::uint64_t fingerprint(const JobSpec& spec) {
     }
     f.add(std::uint64_t{role.restart_on ? role.restart_on->size() + 1 : 0});
     for (Cause cause : role.restart_on.value_or(std::vector<Cause>{})) f.add(number(cause));
-    // Added later, and only where they are said: what was recorded before stays the same.
+    // Added later, and only where they are said, with their names: what was recorded before stays
+    // the same.
     if (role.end != EndRule::kByKind) {
+      f.add(std::string("end"));
       f.add(number(role.end));
       f.add(number(role.quorum));
       f.add(number(role.failures_permille));
     }
-    if (role.linger) f.add(number(role.linger->count()));
+    if (role.linger) {
+      f.add(std::string("linger"));
+      f.add(number(role.linger->count()));
+    }
   }
   f.add(std::uint64_t{spec.inputs.size()});
   for (const io::InputSpec& input : spec.inputs) {
