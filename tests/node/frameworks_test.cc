@@ -1,5 +1,5 @@
-// Jobs of frameworks on real agents: what their programs find, and whose end ends them. The programs
-// are shells; real frameworks have tests of their own.
+// Jobs of frameworks on real agents: what their programs find, and whose end ends them. The
+// programs are shells; real frameworks have tests of their own.
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #pragma once
-/// runtime/cluster/core/end_rules.h: when a job is done and when it has failed, as data: one row for
-/// each EndRule, and the tally that goes through a job's ends by them. What the rows mean in a job
-/// file: docs/frameworks.md.
+/// runtime/cluster/core/end_rules.h: when a job is done and when it has failed, as data: one row
+/// for each EndRule, and the tally that goes through a job's ends by them. What the rows mean in a
+/// job file: docs/frameworks.md.
 /// A verdict falls once; what ends afterwards changes nothing.
 /// Cost: O(roles) per end.
 /// Threads: values.
@@ -77,8 +77,8 @@ class EndTally {
 
   /// Task `task` (any number that is its own) of role `role` (index in the spec) has ended.
   Outcome ended(std::size_t role, std::size_t task, bool well);
-  /// After kFailed: the task whose failure it was. Where more than one failure was needed, the first
-  /// of that role.
+  /// After kFailed: the task whose failure it was. Where more than one failure was needed, the
+  /// first of that role.
   std::size_t culprit() const { return culprit_; }
 
  private:

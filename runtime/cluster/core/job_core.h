@@ -34,9 +34,9 @@
 ///   9: by the verdict and the first failed task's cause; JobEnded recorded.
 ///  10: killed before it was placed.
 ///  11: submitted or put on hold; released. A held job is queued nowhere.
-///  12: the job is done, all its tasks have ended and there are outputs: CommitGranted is recorded. From
-///   here no further generation follows, so nothing of this epoch can be published after the next
-///   one began.
+///  12: the job is done, all its tasks have ended and there are outputs: CommitGranted is recorded.
+///   From here no further generation follows, so nothing of this epoch can be published after the
+///   next one began.
 ///  13: every agent concerned has put its outputs in their places, or one could not (FAILED), was
 ///   lost (LOST), did not answer within commit_timeout or did not get on within commit_stall
 ///   (FAILED), or a kill came and they are not there within `grace` (CANCELLED).

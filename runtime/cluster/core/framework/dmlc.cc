@@ -1,7 +1,7 @@
-// The DMLC family. Sources: dmlc-core's tracker (what it hands to the tasks of dmlc-submit: PSTracker
-// with servers, RabitTracker without), ps-lite's docs/env.md and its Van (DMLC_NODE_HOST, PORT), MXNet's
-// "Distributed Training" (DMLC_ROLE scheduler, server, worker), xgboost.collective (dmlc_tracker_uri,
-// dmlc_tracker_port, dmlc_task_id).
+// The DMLC family. Sources: dmlc-core's tracker (what it hands to the tasks of dmlc-submit:
+// PSTracker with servers, RabitTracker without), ps-lite's docs/env.md and its Van (DMLC_NODE_HOST,
+// PORT), MXNet's "Distributed Training" (DMLC_ROLE scheduler, server, worker), xgboost.collective
+// (dmlc_tracker_uri, dmlc_tracker_port, dmlc_task_id).
 #include "runtime/cluster/core/framework/parts.h"
 
 namespace dlrun::cluster::framework {

@@ -1,9 +1,9 @@
 // Frameworks that want a list of machines, and those that want one address. Sources: LightGBM's
 // "Distributed Learning Guide" (machine_list_filename: lines of "ip port"; machines: "ip:port,...";
 // local_listen_port, num_machines; a machine finds itself by its own address and port), Open MPI's
-// mpirun(1) (hostfile: "host slots=N"; --host host:N,...) and its MCA parameter orte_default_hostfile,
-// JAX's jax.distributed.initialize (JAX_COORDINATOR_ADDRESS). LIGHTGBM_NUM_MACHINE,
-// LIGHTGBM_LOCAL_LISTEN_PORT and the name of the file are XLearning's.
+// mpirun(1) (hostfile: "host slots=N"; --host host:N,...) and its MCA parameter
+// orte_default_hostfile, JAX's jax.distributed.initialize (JAX_COORDINATOR_ADDRESS).
+// LIGHTGBM_NUM_MACHINE, LIGHTGBM_LOCAL_LISTEN_PORT and the name of the file are XLearning's.
 #include "runtime/cluster/core/framework/parts.h"
 
 namespace dlrun::cluster::framework {

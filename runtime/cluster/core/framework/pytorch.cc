@@ -1,14 +1,14 @@
 // PyTorch. Source: "torchrun (Elastic Launch)", section "Environment Variables", and what
-// torch.distributed.elastic's local agent sets beside it. RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
-// MASTER_PORT come from rendezvous.h. A group of torchrun is a node here.
+// torch.distributed.elastic's local agent sets beside it. RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR
+// and MASTER_PORT come from rendezvous.h. A group of torchrun is a node here.
 #include "runtime/cluster/core/framework/parts.h"
 
 namespace dlrun::cluster::framework {
 
 namespace {
 
-/// Under torchrun a rank sees all GPUs of its node and takes cuda:LOCAL_RANK; here all that its role
-/// leased there, in the order of the ranks.
+/// Under torchrun a rank sees all GPUs of its node and takes cuda:LOCAL_RANK; here all that its
+/// role leased there, in the order of the ranks.
 std::string gpus_of_node(const Gang& gang, std::size_t task) {
   std::string text;
   if (gang.tasks[task].slot.gpu_uuids.empty()) return text;

@@ -1,7 +1,8 @@
-// TensorFlow. Sources: tf.distribute.cluster_resolver.TFConfigClusterResolver (TF_CONFIG: "cluster",
-// "task"), the guide "Distributed training with TensorFlow" (the evaluator is a task of its own and in
-// no cluster), tf.estimator.RunConfig (a chief is in every cluster that is not empty). TF_CLUSTER_DEF,
-// TF_ROLE and TF_INDEX are what XLearning's programs hand to tf.train.ClusterSpec and Server.
+// TensorFlow. Sources: tf.distribute.cluster_resolver.TFConfigClusterResolver (TF_CONFIG:
+// "cluster", "task"), the guide "Distributed training with TensorFlow" (the evaluator is a task of
+// its own and in no cluster), tf.estimator.RunConfig (a chief is in every cluster that is not
+// empty). TF_CLUSTER_DEF, TF_ROLE and TF_INDEX are what XLearning's programs hand to
+// tf.train.ClusterSpec and Server.
 #include "runtime/cluster/core/framework/parts.h"
 
 namespace dlrun::cluster::framework {
