@@ -339,7 +339,7 @@ class JobCore {
   JobState state_ = JobState::kPending;
   std::optional<TimePoint> time_limit_at_;
   Deadline prepare_deadline_, ready_deadline_;
-  Deadline commit_kill_;  ///< a kill waits so long for the outputs
+  Deadline commit_kill_;              ///< a kill waits so long for the outputs
   std::optional<TimePoint> done_at_;  ///< of the verdict kDone
   std::string progress_text_;
   bool report_due_ = false;

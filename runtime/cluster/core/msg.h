@@ -236,7 +236,7 @@ struct PrepareTask {
   /// What its role committed last, in an earlier generation; 0 = nothing.
   std::uint64_t commit_number = 0;
   std::string commit_tag;
-  std::vector<TaskFile> files;               ///< of a task that starts at once
+  std::vector<TaskFile> files;  ///< of a task that starts at once
   friend bool operator==(const PrepareTask&, const PrepareTask&) = default;
 };
 
