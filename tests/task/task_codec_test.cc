@@ -107,8 +107,8 @@ TEST(TaskCodec, EveryMessageOfAProcessComesBackTheSame) {
   EXPECT_EQ(lease.held, (std::vector<io::SplitKey>{{9, 1}, {10, 2}}));
   EXPECT_EQ(lease.splits_max, 3u);
   EXPECT_EQ(lease.done, (std::vector<io::SplitKey>{{8, 1}}));
-  const auto commit = std::get<CommitInputs>(decode_to_server(encode(all_to_server()[9])).value());
-  EXPECT_EQ(commit.inputs, std::get<CommitInputs>(all_to_server()[9]).inputs);
+  const auto commit = std::get<CommitInputs>(decode_to_server(encode(all_to_server()[10])).value());
+  EXPECT_EQ(commit.inputs, std::get<CommitInputs>(all_to_server()[10]).inputs);
 }
 
 TEST(TaskCodec, EveryMessageOfTheAgentComesBackTheSame) {

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tests/web/server_fixture.h"
@@ -53,15 +54,18 @@ TEST_F(Server, RefusesWithoutTokenWithAWrongOneAndForAnotherHostOrOrigin) {
 
 TEST_F(Server, AnAnswerThatComesAfterItsEndTouchesNothing) {
   serve();
-  std::promise<void> asked, gone;
-  control.intercept([&](const cluster::ApiCall&) -> std::optional<Result<cluster::ApiReply>> {
-    asked.set_value();
-    gone.get_future().wait();
+  // The fake's thread may still be at the promises when this test is over.
+  const auto asked = std::make_shared<std::promise<void>>();
+  std::promise<void> gone;
+  control.intercept([asked, is_gone = gone.get_future().share()](
+                        const cluster::ApiCall&) -> std::optional<Result<cluster::ApiReply>> {
+    asked->set_value();
+    is_gone.wait();
     return fail(Errc::kNotFound, "too late");
   });
   HttpClient client(port);
   ASSERT_TRUE(client.send(get("/api/v1/jobs/j1")));
-  ASSERT_EQ(asked.get_future().wait_for(20s), std::future_status::ready);
+  ASSERT_EQ(asked->get_future().wait_for(20s), std::future_status::ready);
   server.reset();
   gone.set_value();
   // The fake's end waits for the answer, which lets go of the connection (seen by ASan).
