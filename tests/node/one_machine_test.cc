@@ -143,10 +143,11 @@ TEST_F(OneMachine, ARunWithoutAClusterLeavesNothingRunningAndIsStillAnsweredFor)
 TEST_F(OneMachine, AtATerminalCtrlCAsksAndTheSecondKills) {
   Terminal terminal({"run", "--", "/bin/sh", "-c", "echo it runs; exec sleep 1000"});
   ASSERT_TRUE(terminal.shows("it runs\r\n")) << terminal.screen();
+  ASSERT_TRUE(terminal.shows("\x1b[2mdlrun:\x1b[0m j1 RUNNING"))
+      << "in colour" << terminal.screen();
   terminal.type("\x03");
   ASSERT_TRUE(terminal.shows("Ctrl-C again to kill the job j1")) << terminal.screen();
   EXPECT_TRUE(terminal.runs());
-  EXPECT_THAT(terminal.screen(), HasSubstr("\x1b[2mdlrun:\x1b[0m j1 RUNNING")) << "in colour";
   terminal.type("\x03");
   EXPECT_EQ(terminal.end(), 130) << terminal.screen();
   EXPECT_THAT(terminal.screen(), HasSubstr("j1 CANCELLED"));
