@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "bench/ps/shard_thread.h"
+#include "bench/ps/zipf.h"
 #include "bench/report/report.h"
 #include "bench/roofs/sparse.h"
 #include "ps/core/table.h"
@@ -70,28 +71,6 @@ Requests draw_requests(std::size_t n, std::size_t size, Draw draw) {
   }
   return r;
 }
-
-/// Ranks 0 .. n - 1 with chance ~ 1 / (rank + 1)^s. Source: Hormann, Derflinger 1996 (rejection
-/// inversion).
-class Zipf {
- public:
-  Zipf(std::uint64_t n, double s)
-      : s_(s), low_(h(0.5)), high_(h(static_cast<double>(n) + 0.5)), n_(n) {}
-  std::uint64_t operator()(SplitMix64& rng) const {
-    for (;;) {
-      const double u = high_ + rng.uniform() * (low_ - high_);
-      const double x = inverse(u);
-      const double k = std::clamp(std::floor(x + 0.5), 1.0, static_cast<double>(n_));
-      if (u >= h(k + 0.5) - std::pow(k, -s_)) return static_cast<std::uint64_t>(k) - 1;
-    }
-  }
-
- private:
-  double h(double x) const { return (std::pow(x, 1 - s_) - 1) / (1 - s_); }
-  double inverse(double u) const { return std::pow(1 + u * (1 - s_), 1 / (1 - s_)); }
-  double s_, low_, high_;
-  std::uint64_t n_;
-};
 
 /// Keys per second of `once(i)` for every request i, in millions.
 template <class Once>
