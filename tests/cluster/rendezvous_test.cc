@@ -73,6 +73,21 @@ TEST(Rendezvous, ATaskThatStartsAtOnceFindsThemToo) {
   EXPECT_EQ(prepare.files[0].bytes, "10.0.0.0 slots=1\n");
 }
 
+TEST(Rendezvous, TasksOfAJobOfMpiShareASecretThatIsNoTasksToken) {
+  JobSpec spec = spec_of(2);
+  spec.framework = "mpi";
+  JobHarness h(spec);
+  h.place();
+  for (const std::uint32_t rank : {0u, 1u})
+    h.update("n" + std::to_string(rank), h.task("worker", rank), TaskState::kPrepared);
+  const std::vector<StartTask> started = h.sent_of<StartTask>();
+  ASSERT_EQ(started.size(), 2u);
+  const std::string secret = value_of(started[0].env, "DLRUN_SECRET");
+  EXPECT_EQ(secret.size(), 64u);
+  EXPECT_EQ(value_of(started[1].env, "DLRUN_SECRET"), secret);
+  EXPECT_NE(std::stoi(secret.substr(0, 2), nullptr, 16), h.sent_of<PrepareTask>()[0].token[0]);
+}
+
 TEST(Rendezvous, ARestartIsCountedForTheFrameworkAMoveOfPortsIsNot) {
   JobSpec spec = spec_of(1);
   spec.framework = "pytorch";

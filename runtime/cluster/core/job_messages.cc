@@ -3,10 +3,31 @@
 #include <algorithm>
 
 #include "runtime/base/assert.h"
+#include "runtime/cluster/core/framework/adapter.h"
 #include "runtime/cluster/core/job_core.h"
 #include "runtime/cluster/core/rendezvous.h"
 
 namespace dlrun::cluster {
+
+namespace {
+
+std::string hex(const Token& token) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : token) (text += kDigits[byte >> 4]) += kDigits[byte & 15];
+  return text;
+}
+
+EnvList start_env(const JobRecord& record, std::size_t index, const TokenIssuer& tokens,
+                  Epoch epoch) {
+  EnvList env = rendezvous_of(record, index);
+  if (framework::wants_secret(*record.spec) &&
+      record.role_of(index).program == RoleProgram::kProcess)
+    env.emplace_back("DLRUN_SECRET", hex(tokens.issue("job/" + to_string(record.id), epoch)));
+  return env;
+}
+
+}  // namespace
 
 bool JobCore::is_shard_host(std::size_t index) const {
   return record_.role_of(index).program == RoleProgram::kShardHost;
@@ -50,7 +71,7 @@ PrepareTask JobCore::prepare_of(std::size_t index) const {
   message.outputs = outputs_of(record_, index);
   if (gang_of_one()) {
     message.start_at_once = true;
-    const EnvList rendezvous = rendezvous_of(record_, index);
+    const EnvList rendezvous = start_env(record_, index, tokens_, epoch());
     message.env.insert(message.env.end(), rendezvous.begin(), rendezvous.end());
     message.files = files_of(record_, index);
   }
@@ -61,7 +82,7 @@ StartTask JobCore::start_of(std::size_t index) const {
   StartTask message;
   message.task = record_.tasks[index].task;
   message.epoch = epoch();
-  message.env = rendezvous_of(record_, index);
+  message.env = start_env(record_, index, tokens_, epoch());
   message.files = files_of(record_, index);
   message.ps = ps_view();
   return message;

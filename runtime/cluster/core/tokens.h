@@ -13,8 +13,8 @@ namespace dlrun::cluster {
 class TokenIssuer {
  public:
   virtual ~TokenIssuer() = default;
-  /// A pure function of (purpose, epoch). Purposes: "task/<task id>" and "ps/<job id>". Thread
-  /// safe.
+  /// A pure function of (purpose, epoch). Purposes: "task/<task id>", "ps/<job id>" and
+  /// "job/<job id>" (tasks among each other). Thread safe.
   virtual Token issue(std::string_view purpose, Epoch epoch) const = 0;
 };
 

@@ -194,6 +194,23 @@ TEST(Mpi, TheHostFileHasALinePerNodeWithItsSlots) {
   EXPECT_THAT(job.files("worker", 4)[0].variables,
               testing::ElementsAre("DLRUN_HOSTFILE", "OMPI_MCA_orte_default_hostfile"));
   EXPECT_EQ(job.value("worker", 0, "DLRUN_HOSTS"), "10.0.0.1:3,10.0.0.2:1,10.0.0.3:1");
+  EXPECT_EQ(job.value("worker", 4, "DLRUN_PEERS"),
+            "10.0.0.1:20000,10.0.0.2:20001,10.0.0.1:20002,10.0.0.3:20003,10.0.0.1:20004");
+}
+
+TEST(Mpi, NodesOfOneMachineAreOneLineForOpenMpiKnowsAMachineByItsAddress) {
+  PlacedJob job(job_of("mpi", {{"worker", 3}}), {1, 2, 3});
+  for (PlacedTask& task : job.tasks) task.address = "127.0.0.1";
+  EXPECT_EQ(job.files("worker", 0)[0].bytes, "127.0.0.1 slots=3\n");
+  EXPECT_EQ(job.value("worker", 0, "DLRUN_HOSTS"), "127.0.0.1:3");
+}
+
+TEST(Mpi, EveryTaskIsASlotThatRunsTheProgramAndNeedsASecret) {
+  const PlacedJob job(job_of("mpi", {{"worker", 2}}));
+  EXPECT_THAT(job.spec.roles[0].argv, testing::ElementsAre("python3", "-m", "dlrun_mpi", "train"));
+  EXPECT_TRUE(wants_secret(job.spec));
+  EXPECT_FALSE(wants_secret(job_of("pytorch", {{"worker", 2}})));
+  EXPECT_FALSE(wants_secret(job_of("", {{"worker", 2}})));
 }
 
 TEST(Jax, TheCoordinatorIsRankZeroAndEachKnowsItsNumber) {

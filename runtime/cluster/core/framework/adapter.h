@@ -60,6 +60,9 @@ struct Adapter {
   std::uint32_t tasks_max;            ///< of its roles together: a variable holds 128 KiB
   EnvList (*env)(const Gang& gang, std::size_t task);
   std::vector<TaskFile> (*files)(const Gang& gang, std::size_t task);  ///< nullptr = none
+  /// A module of dlrun's own that runs the workers' programs ("python3 -m RUNNER PROGRAM ..."); its
+  /// tasks know each other by a secret of the job. "" = none.
+  std::string_view runner = {};
 
   const RoleRow* row_of(std::string_view role) const;  ///< nullptr when it does not know it
 };
@@ -74,5 +77,7 @@ std::string names();
 /// names none that is known, or the task is no member of it (a board, a shard host).
 EnvList env_of(const Gang& gang, std::size_t task);
 std::vector<TaskFile> files_of(const Gang& gang, std::size_t task);
+/// Whether the tasks of the job want a secret in common: then they find it in DLRUN_SECRET.
+bool wants_secret(const JobSpec& spec);
 
 }  // namespace dlrun::cluster::framework

@@ -2,6 +2,7 @@
 #include "runtime/cluster/core/framework/adapter.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "runtime/cluster/core/framework/parts.h"
 
@@ -53,7 +54,7 @@ constexpr Adapter kAdapters[] = {
     {"mxnet", kPsLite, "worker", "server", "", kNamesNone, &pslite_env, nullptr},
     {"pslite", kPsLite, "worker", "server", "", kNamesNone, &pslite_env, nullptr},
     {"lightgbm", kWorkers, "worker", "", "", kNamesAll, &lightgbm_env, &lightgbm_files},
-    {"mpi", kWorkers, "worker", "", "", kNamesAll, &mpi_env, &mpi_files},
+    {"mpi", kWorkers, "worker", "", "", kNamesAll, &mpi_env, &mpi_files, "dlrun_mpi"},
     {"jax", kWorkers, "worker", "", "", kNamesNone, &jax_env, nullptr},
     {"generic", {}, "worker", "ps", "", kNamesNone, &generic_env, nullptr},
 };
@@ -124,6 +125,11 @@ std::vector<TaskFile> files_of(const Gang& gang, std::size_t task) {
                                                          : std::vector<TaskFile>{};
 }
 
+bool wants_secret(const JobSpec& spec) {
+  const Adapter* adapter = find(spec.framework);
+  return adapter != nullptr && !adapter->runner.empty();
+}
+
 std::uint16_t port_of(const PlacedTask& task) {
   return task.slot.ports.empty() ? std::uint16_t{0} : task.slot.ports[0];
 }
@@ -135,12 +141,12 @@ std::string endpoint(const PlacedTask& task) {
 
 std::vector<Host> hosts_of(const Gang& gang, std::string_view role) {
   std::vector<Host> hosts;
+  std::unordered_map<std::string_view, std::size_t> place;
   const TaskIndex::Range range = gang.range_of(role);
-  if (range.size() == 0) return hosts;
-  hosts.resize(gang.index.groups(range.first));
   for (std::size_t i = range.first; i < range.end; ++i) {
-    Host& host = hosts[gang.index.group(i)];
-    if (host.tasks++ == 0) host.address = gang.tasks[i].address;
+    const auto [at, is_new] = place.emplace(gang.tasks[i].address, hosts.size());
+    if (is_new) hosts.push_back({gang.tasks[i].address, 0});
+    ++hosts[at->second].tasks;
   }
   return hosts;
 }

@@ -35,6 +35,7 @@ class Completion {
           if (!role.linger) role.linger = row->linger;
         }
         role.resources.ports = std::max(role.resources.ports, row->ports);
+        if (role.name == adapter_.workers) add_runner(role);
         if (!ordered) add_order(role, *row);
       }
     return std::move(problems_);
@@ -100,6 +101,14 @@ class Completion {
       extra.resources.memory_bytes = workers->resources.memory_bytes;
     }
     spec_.roles.push_back(std::move(extra));
+  }
+
+  void add_runner(RoleSpec& role) {
+    if (adapter_.runner.empty()) return;
+    const std::string runner[] = {"python3", "-m", std::string(adapter_.runner)};
+    if (role.argv.size() < std::size(runner) ||
+        !std::equal(std::begin(runner), std::end(runner), role.argv.begin()))
+      role.argv.insert(role.argv.begin(), std::begin(runner), std::end(runner));
   }
 
   void add_order(RoleSpec& role, const RoleRow& row) {

@@ -1,6 +1,6 @@
 #pragma once
 /// runtime/cluster/core/framework/complete.h: at submit, what a job's framework adds to its spec:
-/// ports, end rules and their grace, the order of the roles, extra tasks.
+/// ports, end rules and their grace, the order of the roles, extra tasks, what runs the programs.
 /// What the job says itself stays: a rule, a grace, more ports, an extra role written out, any
 /// `after` (then the order is the job's alone). Doing it again changes nothing, so a spec may be
 /// completed where it is written, where it is sent and where it is taken.

@@ -2,8 +2,9 @@
 // "Distributed Learning Guide" (machine_list_filename: lines of "ip port"; machines: "ip:port,...";
 // local_listen_port, num_machines; a machine finds itself by its own address and port), Open MPI's
 // mpirun(1) (hostfile: "host slots=N"; --host host:N,...) and its MCA parameter
-// orte_default_hostfile, JAX's jax.distributed.initialize (JAX_COORDINATOR_ADDRESS).
-// LIGHTGBM_NUM_MACHINE, LIGHTGBM_LOCAL_LISTEN_PORT and the name of the file are XLearning's.
+// orte_default_hostfile (the rest of what Open MPI is told: python/dlrun_mpi.py), JAX's
+// jax.distributed.initialize (JAX_COORDINATOR_ADDRESS). LIGHTGBM_NUM_MACHINE,
+// LIGHTGBM_LOCAL_LISTEN_PORT and the name of the file are XLearning's.
 #include "runtime/cluster/core/framework/parts.h"
 
 namespace dlrun::cluster::framework {
@@ -32,7 +33,11 @@ EnvList mpi_env(const Gang& gang, std::size_t) {
   std::string hosts;
   for (const Host& host : hosts_of(gang, "worker"))
     hosts += (hosts.empty() ? "" : ",") + host.address + ':' + std::to_string(host.tasks);
-  return {{"DLRUN_HOSTS", hosts}};
+  const TaskIndex::Range range = gang.range_of("worker");
+  std::string peers;
+  for (std::size_t i = range.first; i < range.end; ++i)
+    peers += (peers.empty() ? "" : ",") + endpoint(gang.tasks[i]);
+  return {{"DLRUN_HOSTS", hosts}, {"DLRUN_PEERS", peers}};
 }
 
 std::vector<TaskFile> mpi_files(const Gang& gang, std::size_t) {

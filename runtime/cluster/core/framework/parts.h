@@ -11,7 +11,8 @@ std::uint16_t port_of(const PlacedTask& task);
 /// "10.0.0.1:20000"; an IPv6 literal in brackets, "[fd00::1]:20000".
 std::string endpoint(const PlacedTask& task);
 
-/// The nodes of a role with its tasks on each, in the order of their lowest ranks.
+/// The addresses of a role with its tasks at each, in the order of their lowest ranks. Nodes of one
+/// machine share an address.
 struct Host {
   std::string address;
   std::size_t tasks = 0;
