@@ -3,21 +3,24 @@
 #
 #   ./test.sh              unit, sim and integration
 #   ./test.sh NAME...      the tests whose name matches one of these (as ctest -R)
-#   ./test.sh --all        also: framework, TSan, fuzzing by time slice, the CUDA build
+#   ./test.sh frameworks   real frameworks train real models; installs those that are missing into environments of the build folder
+#   ./test.sh --all        also: frameworks, TSan, fuzzing by time slice, the CUDA build
 #   ./test.sh --long       these with the full counts: 20,000 seeds, 50 kills of each kind, an hour of fuzzing (with --all: every suite)
 #
 # Environment: DLRUN_BUILD_ROOT where to build; DLRUN_CUDA_HOME a CUDA toolkit; DLRUN_DATA_DIR real data sets for the tests that
 # use them (default: ../shared/data when it is there; without it those tests say so and are skipped).
 . "$(dirname "$0")/tools/lib.sh"
 . "$dlrun_source/tools/install-deps.sh"
+. "$dlrun_source/tools/frameworks.sh"
 
-all=0 long=OFF names=()
+all=0 long=OFF names=() frameworks=0
 for argument in "$@"; do
   case $argument in
     --all) all=1 ;;
     --long) long=ON ;;
-    -h|--help) sed -n '2,10p' "$0"; exit 0 ;;
-    -*) sed -n '2,10p' "$0" >&2; exit 2 ;;
+    -h|--help) sed -n '2,12p' "$0"; exit 0 ;;
+    -*) sed -n '2,12p' "$0" >&2; exit 2 ;;
+    frameworks) frameworks=1 names+=(frameworks_test client_learning_test) ;;
     *) names+=("$argument") ;;
   esac
 done
@@ -31,12 +34,15 @@ fi
 
 fuzz=$all labels='unit|sim|integration'
 if [ "$long" = ON ]; then fuzz=1 labels+='|fuzz'; fi
+[ $all = 0 ] || frameworks=1
 groups=(build test)
 [ $fuzz = 0 ] || groups+=(fuzz)
+[ $frameworks = 0 ] || groups+=(framework)
 install_deps "${groups[@]}"
 make_venv numpy scikit-learn
 export DLRUN_PYTHON=$dlrun_venv/bin/python
 make_other_venvs
+[ $frameworks = 0 ] || make_frameworks
 
 folders=(dev)
 configure dev -DDLRUN_LONG=$long

@@ -2,6 +2,7 @@
 # tools/install-deps.sh GROUP...: installs the Debian packages that dlrun needs and that are missing. Groups:
 #   build   compilers, build tools and libraries of the programs and benchmarks
 #   test    what the tests need besides                              fuzz   clang with libFuzzer
+#   framework  PyTorch and Open MPI, for the tests that train with them
 # docs/dependencies.md says why each is here. Nothing missing: nothing happens and nothing is printed. Root, or a user with sudo.
 # Sourced after lib.sh it gives install_deps GROUP...
 
@@ -15,6 +16,7 @@ dlrun_packages() {
         libtomlplusplus-dev nlohmann-json3-dev libyaml-cpp-dev python3 python3-venv ;;
       test) echo libgtest-dev libgmock-dev clang-format-14 iproute2 curl openssl ;;
       fuzz) echo clang-14 libclang-rt-14-dev ;;
+      framework) echo python3-torch python3-numpy python3-mpi4py openmpi-bin libopenmpi-dev ;;
       *) die "no such group of packages: $group" ;;
     esac
   done
@@ -46,7 +48,7 @@ install_deps() {
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   . "$(dirname "$0")/lib.sh"
-  [ $# -gt 0 ] || { sed -n '2,7p' "$0"; exit 2; }
+  [ $# -gt 0 ] || { sed -n '2,8p' "$0"; exit 2; }
   start_log install-deps
   install_deps "$@"
 fi
