@@ -56,7 +56,7 @@ Status same_marks(const std::vector<PartInfo>& parts) {
     if (s.times == parts.size()) continue;
     for (const PartInfo& part : parts) {
       const bool has = std::any_of(part.marks.begin(), part.marks.end(),
-                                   [&](const ClientMark& m) { return m.client == client; });
+                                   [id = client](const ClientMark& m) { return m.client == id; });
       if (!has && !std::binary_search(part.left.begin(), part.left.end(), client))
         return disagree(
             *s.part, part,
