@@ -156,6 +156,9 @@ inline JobView job_view() {
   return view;
 }
 
+inline std::vector<TaskFile> task_files() {
+  return {{"hosts.txt", kBytes, {"HOSTS", "ALSO_HOSTS"}}, {"b", "", {}}};
+}
 inline std::vector<ToAgent> to_agent() {
   PrepareTask prepare{.task = kTask,
                       .epoch = kEpoch,
@@ -177,6 +180,8 @@ inline std::vector<ToAgent> to_agent() {
   StartTask start_plain{.task = kTask, .epoch = kEpoch};
   PrepareTask resumed{.task = kTask, .epoch = kEpoch, .commit_number = 4, .commit_tag = kBytes};
   PrepareTask patient{.task = kTask, .epoch = kEpoch, .grace = std::chrono::seconds(7)};
+  PrepareTask with_files{.task = kTask, .epoch = kEpoch, .files = task_files()};
+  StartTask start_with_files{.task = kTask, .epoch = kEpoch, .files = task_files()};
   PrepareTask prepare_2 = prepare;
   prepare_2.ready = ReadyWhen::kTold;
   prepare_2.outputs = outputs();
@@ -204,7 +209,9 @@ inline std::vector<ToAgent> to_agent() {
           patient,
           resumed,
           CommitDone{kTask, kEpoch, 77, 5, Errc::kStaleEpoch, kBytes},
-          LeaseReply{kTask, kEpoch, 9, {}, "", begins()}};
+          LeaseReply{kTask, kEpoch, 9, {}, "", begins()},
+          with_files,
+          start_with_files};
 }
 
 inline io::InputCursor cursor() {
@@ -223,6 +230,18 @@ inline JobSpec job_spec_4() {
   input.skip_batches = 1ull << 33;
   input.take_batches = 17;
   input.weights = {3, ~0u};
+  return spec;
+}
+
+inline JobSpec job_spec_5() {
+  JobSpec spec = job_spec_4();
+  spec.framework = "mxnet";
+  spec.roles[0].end = EndRule::kQuorum;
+  spec.roles[0].quorum = 3;
+  spec.roles[0].linger = std::chrono::milliseconds(2500);
+  spec.roles[1].end = EndRule::kTolerant;
+  spec.roles[1].failures_permille = 300;
+  spec.roles[1].linger = Duration(0);  // none at all, which is not the same as absent
   return spec;
 }
 
@@ -279,7 +298,9 @@ inline std::vector<Event> events() {
                       {{"worker", kBytes, 3}}},
           InputsCommitted{
               JobId(12), Generation(2), "worker", 4, kBytes, {{3, 77}}, {ledger_state()}, {13}},
-          JobSubmitted{JobId(12), job_spec_4(), kBytes, 1, {12}}};
+          JobSubmitted{JobId(12), job_spec_4(), kBytes, 1, {12}},
+          JobSubmitted{JobId(12), job_spec_5(), kBytes, 1, {12}},
+          TaskEnded{kTask, kEpoch, {.cause = Cause::kStopped}, {14}}};
 }
 
 }  // namespace dlrun::wire_test
