@@ -116,6 +116,11 @@ Status PendingCall::wait() {
   return status;
 }
 
+Result<bool> PendingCall::wait_for(Duration timeout) {
+  if (impl_ == nullptr) return fail(Errc::kFailedPrecondition, "no call to wait for");
+  return impl_->client->engine.wait_for(impl_->call, timeout);
+}
+
 Client::Client(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
@@ -157,6 +162,7 @@ Status Client::pull(const Table& table, std::span<const std::uint64_t> keys, std
 Result<PendingCall> Client::pull_async(const Table& table, std::span<const std::uint64_t> keys,
                                        std::span<float> out, Duration timeout) {
   DLRUN_ASSIGN(auto call, impl_->start_pull(table, keys, out, false, timeout));
+  impl_->engine.wait_sent(call);
   return pending(std::move(call));
 }
 
@@ -169,11 +175,23 @@ Status Client::push(const Table& table, std::span<const std::uint64_t> keys,
 Result<PendingCall> Client::push_async(const Table& table, std::span<const std::uint64_t> keys,
                                        std::span<const float> grads, Duration timeout) {
   DLRUN_ASSIGN(auto call, impl_->start_push(table, keys, grads, timeout));
+  impl_->engine.wait_sent(call);
+  return pending(std::move(call));
+}
+
+Result<PendingCall> Client::begin_pull(const Table& table, std::span<const std::uint64_t> keys,
+                                       std::span<float> out, Duration timeout) {
+  DLRUN_ASSIGN(auto call, impl_->start_pull(table, keys, out, true, timeout));
+  return pending(std::move(call));
+}
+
+Result<PendingCall> Client::begin_push(const Table& table, std::span<const std::uint64_t> keys,
+                                       std::span<const float> grads, Duration timeout) {
+  DLRUN_ASSIGN(auto call, impl_->start_push(table, keys, grads, timeout));
   return pending(std::move(call));
 }
 
 PendingCall Client::pending(std::shared_ptr<Call> call) const {
-  impl_->engine.wait_sent(call);
   return PendingCall(
       std::unique_ptr<PendingCall::Impl>(new PendingCall::Impl{impl_, std::move(call)}));
 }

@@ -78,6 +78,9 @@ class PendingCall {
   PendingCall& operator=(PendingCall&&) noexcept;
   ~PendingCall();
   Status wait();
+  /// true, or an error: it has ended, the arrays are the caller's; asked again it says the same.
+  /// false: after `timeout` it is still under way. From several threads at a time.
+  Result<bool> wait_for(Duration timeout);
 
  private:
   friend class Client;
@@ -112,6 +115,13 @@ class Client {
   /// `keys` and `grads` must live until wait(). Blocks only for credit. A push that was given up
   /// (destroyed before wait) may have been applied or not.
   Result<PendingCall> push_async(const Table& table, std::span<const std::uint64_t> keys,
+                                 std::span<const float> grads, Duration timeout);
+
+  /// As pull_async and push_async, but they never block: what has no credit yet is sent while
+  /// somebody waits for this client. `keys` must live until wait() too.
+  Result<PendingCall> begin_pull(const Table& table, std::span<const std::uint64_t> keys,
+                                 std::span<float> out, Duration timeout);
+  Result<PendingCall> begin_push(const Table& table, std::span<const std::uint64_t> keys,
                                  std::span<const float> grads, Duration timeout);
 
   /// The whole of a dense table: [rows, dim].

@@ -190,14 +190,25 @@ void Engine::kick() {
 }
 
 Status Engine::wait(const std::shared_ptr<Call>& call) {
+  DLRUN_TRY(wait_until(call, TimePoint::max()));
+  return {};
+}
+
+Result<bool> Engine::wait_for(const std::shared_ptr<Call>& call, Duration timeout) {
+  return wait_until(call, now() + std::clamp(timeout, Duration::zero(), kTimeoutMax));
+}
+
+Result<bool> Engine::wait_until(const std::shared_ptr<Call>& call, TimePoint end) {
+  const TimePoint last = call->deadline + std::chrono::milliseconds(100);
   Lock lock(mutex_);
   if (!drive(
-          lock, [&] { return call->done(); }, call->deadline + std::chrono::milliseconds(100))) {
+          lock, [&] { return call->done(); }, std::min(end, last))) {
+    if (end < last) return false;
     // the leader is held up
     fail_call(*call, Error{Errc::kDeadlineExceeded, call->what() + ": no answer in time"});
   }
   if (call->error) return tl::unexpected(*call->error);
-  return {};
+  return true;
 }
 
 void Engine::wait_sent(const std::shared_ptr<Call>& call) {

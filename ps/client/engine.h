@@ -88,6 +88,8 @@ class Engine {
 
   /// Drives the traffic until the call is done.
   Status wait(const std::shared_ptr<Call>& call);
+  /// The same for at most `timeout`: false when it is not done then.
+  Result<bool> wait_for(const std::shared_ptr<Call>& call, Duration timeout);
   /// Until every op of it was sent once, or it is done.
   void wait_sent(const std::shared_ptr<Call>& call);
   /// Until nothing is open on the tables (all tables when empty). kDeadlineExceeded.
@@ -144,6 +146,7 @@ class Engine {
   void add(const std::shared_ptr<Call>& call, const RequestHeader& header, Segment segment);
   CutRule rule(bool borrow) const;
   void encode(const Codecs& codecs, const TableSchema& schema, Segment& segment);
+  Result<bool> wait_until(const std::shared_ptr<Call>& call, TimePoint end);
   static Status accept_pull(const Op& op, const ReplyHeader& reply,
                             const transport::Message& message);
   void note_call(const RequestHeader& request, const ReplyHeader& reply);

@@ -1,40 +1,30 @@
-/// runtime/client/c_abi.cc: dlrun/dlrun.h over Session, Table and Input. The only composition root
-/// of libdlrun: the environment is read here. No exception leaves: what the standard library may
-/// throw (memory) becomes a code.
+/// runtime/client/c_abi.cc: dlrun/dlrun.h over Session and Input (c_abi_table.cc: over Table). The
+/// only composition root of libdlrun: the environment is read here. No exception leaves: what the
+/// standard library may throw (memory) becomes a code.
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 
-#include "dlrun/dlrun.h"
+#include "runtime/client/c_abi.h"
 #include "runtime/client/input.h"
 #include "runtime/client/session.h"
-#include "runtime/client/table.h"
 
 namespace client = dlrun::client;
 using dlrun::Errc;
-using dlrun::Error;
 using dlrun::Result;
 using dlrun::Status;
+using namespace dlrun::client::abi;  // NOLINT(google-build-using-namespace)
 
-struct dlrun_session {
-  std::shared_ptr<client::Session> session;
-};
-struct dlrun_table {
-  std::unique_ptr<client::Table> table;
-};
 struct dlrun_input {
   std::unique_ptr<client::Input> input;
 };
 
 namespace {
-
 thread_local std::string last_error;
+}  // namespace
 
-int set_error(Errc code, const std::string& text) noexcept {
+int dlrun::client::abi::set_error(Errc code, const std::string& text) noexcept {
   try {
     last_error = text;
   } catch (...) {
@@ -43,104 +33,7 @@ int set_error(Errc code, const std::string& text) noexcept {
   return static_cast<int>(code);
 }
 
-/// Runs `body` (returning Status) and turns its outcome into a code.
-template <class Body>
-int guarded(Body&& body) noexcept {
-  try {
-    const Status status = body();
-    return status ? DLRUN_OK : set_error(status.error().code, status.error().context);
-  } catch (const std::bad_alloc&) {
-    return set_error(Errc::kResourceExhausted, "no memory");
-  } catch (const std::exception& error) {
-    return set_error(Errc::kInternal, error.what());
-  } catch (...) {
-    return set_error(Errc::kInternal, "an unknown exception");
-  }
-}
-
-tl::unexpected<Error> null_argument(const char* what) {
-  return dlrun::fail(Errc::kInvalidArgument, std::string(what) + " is NULL");
-}
-
-dlrun::Duration wait_of(std::int64_t timeout_ms) {
-  constexpr std::int64_t kYearMs = 366ll * 24 * 3600 * 1000;
-  return std::chrono::milliseconds(timeout_ms <= 0 ? DLRUN_TIMEOUT_DEFAULT_MS
-                                                   : std::min(timeout_ms, kYearMs));
-}
-
-/// The caller's struct may be shorter (older program) or longer (newer) than ours: copies what both
-/// know.
-template <class T>
-Status read_struct(const T* from, T& into, std::size_t required) {
-  if (from->struct_size < required) {
-    return dlrun::fail(
-        Errc::kInvalidArgument,
-        "struct_size is " + std::to_string(from->struct_size) + ": set it to sizeof");
-  }
-  std::memcpy(&into, from, std::min(from->struct_size, sizeof(T)));
-  return {};
-}
-
-template <class T>
-Status write_struct(T value, T* into, std::size_t required) {
-  const std::size_t size = into->struct_size;
-  if (size < required) {
-    return dlrun::fail(Errc::kInvalidArgument,
-                       "struct_size is " + std::to_string(size) + ": set it to sizeof");
-  }
-  value.struct_size = size;
-  std::memcpy(into, &value, std::min(size, sizeof(T)));
-  return {};
-}
-
-// The enumerators of dlrun.h are those of the tables, number by number.
-static_assert(DLRUN_DENSE == static_cast<int>(dlrun::ps::KeyKind::kDense) &&
-              DLRUN_SPARSE == static_cast<int>(dlrun::ps::KeyKind::kSparse));
-static_assert(DLRUN_SGD == static_cast<int>(dlrun::ps::Optimizer::kSgd) &&
-              DLRUN_ADAGRAD == static_cast<int>(dlrun::ps::Optimizer::kAdagrad) &&
-              DLRUN_FTRL == static_cast<int>(dlrun::ps::Optimizer::kFtrl) &&
-              DLRUN_ASSIGN == static_cast<int>(dlrun::ps::Optimizer::kAssign));
-static_assert(DLRUN_ZERO == static_cast<int>(dlrun::ps::Initializer::kZero) &&
-              DLRUN_CONSTANT == static_cast<int>(dlrun::ps::Initializer::kConstant) &&
-              DLRUN_UNIFORM == static_cast<int>(dlrun::ps::Initializer::kUniform) &&
-              DLRUN_NORMAL == static_cast<int>(dlrun::ps::Initializer::kNormal));
-static_assert(DLRUN_BSP == static_cast<int>(dlrun::ps::Consistency::kBsp) &&
-              DLRUN_SSP == static_cast<int>(dlrun::ps::Consistency::kSsp) &&
-              DLRUN_ASP == static_cast<int>(dlrun::ps::Consistency::kAsp));
-
-template <class Enum>
-Status pick(const char* what, std::int32_t value, std::int32_t last, Enum& into) {
-  if (value < 0 || value > last) {
-    return dlrun::fail(Errc::kInvalidArgument,
-                       std::string(what) + " " + std::to_string(value) + " is not known");
-  }
-  into = static_cast<Enum>(value);
-  return {};
-}
-
-Result<dlrun::ps::TableSchema> schema_of(const dlrun_table_options& options) {
-  namespace ps = dlrun::ps;
-  if (options.name == nullptr) return null_argument("the table's name");
-  ps::TableSchema schema;
-  schema.name = options.name;
-  DLRUN_TRY(pick("kind", options.kind, 1, schema.kind));
-  DLRUN_TRY(pick("optimizer", options.optimizer, 3, schema.optimizer));
-  DLRUN_TRY(pick("initializer", options.initializer, 3, schema.initializer));
-  DLRUN_TRY(pick("consistency", options.consistency, 2, schema.consistency));
-  schema.rows = options.rows;
-  schema.dim = options.dim;
-  schema.learning_rate = options.learning_rate;
-  schema.beta = options.beta;
-  schema.l1 = options.l1;
-  schema.l2 = options.l2;
-  schema.epsilon = options.epsilon;
-  schema.accumulator = options.accumulator;
-  schema.init_a = options.init_a;
-  schema.init_b = options.init_b;
-  schema.seed = options.seed;
-  schema.staleness = options.staleness;
-  return schema;
-}
+namespace {
 
 Result<dlrun::task::ClientOptions> agent_of(const dlrun_session_options& options) {
   const char* socket = options.socket != nullptr ? options.socket : std::getenv("DLRUN_SOCKET");
@@ -157,19 +50,8 @@ Result<dlrun::task::ClientOptions> agent_of(const dlrun_session_options& options
   return agent;
 }
 
-/// elements = rows * dim without overflow; 0 rows are fine.
-Result<std::size_t> elements(std::uint64_t rows, std::uint32_t dim) {
-  std::size_t count = 0;
-  if (__builtin_mul_overflow(rows, dim, &count) || count > (std::size_t{1} << 58)) {
-    return dlrun::fail(Errc::kInvalidArgument, std::to_string(rows) + " rows are too many");
-  }
-  return count;
-}
-
 constexpr std::size_t kSessionInfoV1 = offsetof(dlrun_session_info, inputs) + sizeof(std::uint32_t);
 constexpr std::size_t kInputInfoV1 = offsetof(dlrun_input_info, batch_rows) + sizeof(std::uint32_t);
-constexpr std::size_t kTableOptionsV1 =
-    offsetof(dlrun_table_options, staleness) + sizeof(std::uint32_t);
 constexpr std::size_t kBatchV1 = offsetof(dlrun_batch, dense) + sizeof(const float*);
 constexpr std::size_t kColumnV1 = offsetof(dlrun_column, valid) + sizeof(const uint8_t*);
 
@@ -196,7 +78,7 @@ int dlrun_session_open(const dlrun_session_options* options, dlrun_session** out
     dlrun_session_options given{};
     if (options != nullptr) DLRUN_TRY(read_struct(options, given, sizeof(std::size_t)));
     DLRUN_ASSIGN(auto agent, agent_of(given));
-    DLRUN_ASSIGN(auto session, client::Session::open(std::move(agent)));
+    DLRUN_ASSIGN(auto session, client::Session::open(std::move(agent), given.helper != 0));
     *out = new dlrun_session{std::move(session)};
     return {};
   });
@@ -296,113 +178,6 @@ int dlrun_leave(dlrun_session* session, int64_t timeout_ms) {
   return guarded([&]() -> Status {
     if (session == nullptr) return null_argument("session");
     return session->session->leave(wait_of(timeout_ms));
-  });
-}
-
-// ---- tables
-
-void dlrun_table_options_init(dlrun_table_options* options, size_t struct_size) {
-  if (options == nullptr || struct_size < sizeof(std::size_t)) return;
-  const dlrun::ps::TableSchema schema;
-  dlrun_table_options defaults{};
-  defaults.kind = DLRUN_SPARSE;
-  defaults.optimizer = DLRUN_SGD;
-  defaults.dim = schema.dim;
-  defaults.learning_rate = schema.learning_rate;
-  defaults.beta = schema.beta;
-  defaults.l1 = schema.l1;
-  defaults.l2 = schema.l2;
-  defaults.epsilon = schema.epsilon;
-  defaults.accumulator = schema.accumulator;
-  defaults.init_a = schema.init_a;
-  defaults.init_b = schema.init_b;
-  defaults.seed = schema.seed;
-  defaults.consistency = DLRUN_BSP;
-  std::memset(options, 0, struct_size);
-  defaults.struct_size = struct_size;
-  std::memcpy(options, &defaults, std::min(struct_size, sizeof(defaults)));
-}
-
-int dlrun_table_open(dlrun_session* session, const dlrun_table_options* options,
-                     dlrun_table** out) {
-  return guarded([&]() -> Status {
-    if (session == nullptr || options == nullptr || out == nullptr) {
-      return null_argument(session == nullptr ? "session" : options == nullptr ? "options" : "out");
-    }
-    *out = nullptr;
-    dlrun_table_options given{};
-    DLRUN_TRY(read_struct(options, given, kTableOptionsV1));
-    DLRUN_ASSIGN(auto schema, schema_of(given));
-    DLRUN_ASSIGN(auto table, client::Table::open(session->session, std::move(schema),
-                                                 wait_of(given.timeout_ms)));
-    *out = new dlrun_table{std::move(table)};
-    return {};
-  });
-}
-
-void dlrun_table_close(dlrun_table* table) {
-  guarded([&]() -> Status {
-    delete table;
-    return {};
-  });
-}
-
-int dlrun_table_pull(dlrun_table* table, const uint64_t* keys, size_t n, float* values,
-                     int64_t timeout_ms) {
-  return guarded([&]() -> Status {
-    if (table == nullptr) return null_argument("table");
-    if (n == 0) return {};
-    if (keys == nullptr || values == nullptr)
-      return null_argument(keys == nullptr ? "keys" : "values");
-    DLRUN_ASSIGN(const auto count, elements(n, table->table->schema().dim));
-    return table->table->pull({keys, n}, {values, count}, wait_of(timeout_ms));
-  });
-}
-
-int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t n, const float* grads,
-                     int64_t timeout_ms) {
-  return guarded([&]() -> Status {
-    if (table == nullptr) return null_argument("table");
-    if (n == 0) return {};
-    if (keys == nullptr || grads == nullptr)
-      return null_argument(keys == nullptr ? "keys" : "grads");
-    DLRUN_ASSIGN(const auto count, elements(n, table->table->schema().dim));
-    return table->table->push({keys, n}, {grads, count}, wait_of(timeout_ms));
-  });
-}
-
-int dlrun_table_pull_dense(dlrun_table* table, float* values, int64_t timeout_ms) {
-  return guarded([&]() -> Status {
-    if (table == nullptr || values == nullptr)
-      return null_argument(table == nullptr ? "table" : "values");
-    DLRUN_ASSIGN(const auto count,
-                 elements(table->table->schema().rows, table->table->schema().dim));
-    return table->table->pull_dense({values, count}, wait_of(timeout_ms));
-  });
-}
-
-int dlrun_table_push_dense(dlrun_table* table, const float* grads, int64_t timeout_ms) {
-  return guarded([&]() -> Status {
-    if (table == nullptr || grads == nullptr)
-      return null_argument(table == nullptr ? "table" : "grads");
-    DLRUN_ASSIGN(const auto count,
-                 elements(table->table->schema().rows, table->table->schema().dim));
-    return table->table->push_dense({grads, count}, wait_of(timeout_ms));
-  });
-}
-
-int dlrun_table_clock(dlrun_table* table, int64_t timeout_ms) {
-  return guarded([&]() -> Status {
-    if (table == nullptr) return null_argument("table");
-    return table->table->clock(wait_of(timeout_ms));
-  });
-}
-
-int dlrun_table_export(dlrun_table* table, const char* path, int64_t timeout_ms) {
-  return guarded([&]() -> Status {
-    if (table == nullptr || path == nullptr)
-      return null_argument(table == nullptr ? "table" : "path");
-    return table->table->export_npy(path, wait_of(timeout_ms));
   });
 }
 

@@ -6,12 +6,12 @@
 
 namespace dlrun::client {
 
-Session::Session(std::unique_ptr<task::TaskClient> agent)
-    : pid_(::getpid()), agent_(std::move(agent)), welcome_(agent_->welcome()) {}
+Session::Session(std::unique_ptr<task::TaskClient> agent, bool helper)
+    : pid_(::getpid()), helper_(helper), agent_(std::move(agent)), welcome_(agent_->welcome()) {}
 
-Result<std::shared_ptr<Session>> Session::open(task::ClientOptions agent) {
+Result<std::shared_ptr<Session>> Session::open(task::ClientOptions agent, bool helper) {
   DLRUN_ASSIGN(auto client, task::TaskClient::connect(std::move(agent)));
-  return std::shared_ptr<Session>(new Session(std::move(client)));
+  return std::shared_ptr<Session>(new Session(std::move(client), helper));
 }
 
 Session::~Session() {
@@ -96,7 +96,7 @@ Result<ps::Client*> Session::worker() {
                 "this worker has left the tables: it can pull, but not push or clock");
   std::scoped_lock lock(mutex_);
   if (!worker_) {
-    DLRUN_ASSIGN(worker_, connect(ps::worker_id(welcome_.task)));
+    DLRUN_ASSIGN(worker_, connect(helper_ ? ps::kNoWorker : ps::worker_id(welcome_.task)));
   }
   return worker_.get();
 }
@@ -113,6 +113,11 @@ Result<ps::Client*> Session::observer() {
 Status Session::leave(Duration timeout) {
   DLRUN_TRY(check_process());
   if (left_ || welcome_.ps.shards.empty()) return {};
+  if (helper_) {
+    const std::scoped_lock lock(mutex_);
+    if (!worker_) left_ = true;
+    if (left_) return {};
+  }
   // A worker that never touched a table is in the clock sets all the same: it leaves them too.
   DLRUN_ASSIGN(auto* client, worker());
   DLRUN_TRY(client->leave(timeout));

@@ -23,8 +23,9 @@ namespace dlrun::client {
 
 class Session {
  public:
-  /// `agent.kind` must be kUser. Errors of TaskClient::connect.
-  static Result<std::shared_ptr<Session>> open(task::ClientOptions agent);
+  /// `agent.kind` must be kUser. `helper`: another process of the task is its worker; this one has
+  /// no clock, and leaving takes nobody out of the clock sets. Errors of TaskClient::connect.
+  static Result<std::shared_ptr<Session>> open(task::ClientOptions agent, bool helper = false);
   ~Session();  ///< leaves the clock sets (best effort, 2 s), disconnects
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -38,7 +39,8 @@ class Session {
   Status ready();
   Status barrier(const std::string& name, Duration timeout);
 
-  /// The client that counts as this worker. kFailedPrecondition: the job has no shards, or left().
+  /// The client that counts as this worker (a helper's: as none). kFailedPrecondition: the job has
+  /// no shards, or left().
   Result<ps::Client*> worker();
   /// A client that no clock knows, to read with after leave().
   Result<ps::Client*> observer();
@@ -55,10 +57,11 @@ class Session {
   Status leave(Duration timeout);
 
  private:
-  explicit Session(std::unique_ptr<task::TaskClient> agent);
+  Session(std::unique_ptr<task::TaskClient> agent, bool helper);
   Result<std::unique_ptr<ps::Client>> connect(ps::WorkerId worker);
 
   const int pid_;
+  const bool helper_;
   std::unique_ptr<task::TaskClient> agent_;
   task::Welcome welcome_;
   std::mutex mutex_;  ///< the making of the two clients

@@ -1,5 +1,7 @@
 #include "runtime/client/table.h"
 
+#include <numeric>
+
 namespace dlrun::client {
 namespace {
 Status check_size(const char* what, std::size_t got, std::size_t want) {
@@ -32,6 +34,7 @@ Result<Table::Use> Table::to_read(Duration timeout) {
   DLRUN_ASSIGN(auto* client, session_->observer());
   if (!observer_) {
     DLRUN_ASSIGN(observer_, client->open_table(schema_, timeout));
+    DLRUN_TRY(client->set_codecs(*observer_, {}, pull_codec_));
   }
   return Use{client, &*observer_};
 }
@@ -63,6 +66,67 @@ Status Table::push_dense(std::span<const float> grads, Duration timeout) {
   std::scoped_lock lock(mutex_);
   DLRUN_ASSIGN(const auto use, to_write());
   return use.client->push_dense(*use.table, grads, timeout);
+}
+
+std::vector<std::uint64_t> Table::own_keys(const Keys& keys) const {
+  std::vector<std::uint64_t> all(keys ? 0 : schema_.rows);
+  std::iota(all.begin(), all.end(), std::uint64_t{0});
+  return all;
+}
+
+Result<std::unique_ptr<Pending>> Table::pull_async(Keys keys, std::span<float> out,
+                                                   Duration timeout) {
+  if (!keys && schema_.kind != ps::KeyKind::kDense)
+    return fail(Errc::kInvalidArgument, "table '" + schema_.name + "' is sparse: keys are missing");
+  auto pending = std::make_unique<Pending>(session_, own_keys(keys));
+  if (!keys) keys = pending->keys_;
+  DLRUN_TRY(check_size("the array for the values", out.size(), keys->size() * schema_.dim));
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_read(timeout));
+  DLRUN_ASSIGN(pending->call_, use.client->begin_pull(*use.table, *keys, out, timeout));
+  return pending;
+}
+
+Result<std::unique_ptr<Pending>> Table::push_async(Keys keys, std::span<const float> grads,
+                                                   Duration timeout) {
+  if (!keys && schema_.kind != ps::KeyKind::kDense)
+    return fail(Errc::kInvalidArgument, "table '" + schema_.name + "' is sparse: keys are missing");
+  auto pending = std::make_unique<Pending>(session_, own_keys(keys));
+  if (!keys) keys = pending->keys_;
+  DLRUN_TRY(check_size("the array of gradients", grads.size(), keys->size() * schema_.dim));
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_write());
+  DLRUN_ASSIGN(pending->call_, use.client->begin_push(*use.table, *keys, grads, timeout));
+  return pending;
+}
+
+Pending::~Pending() {
+  // The engine is the parent's: a thread of it may have held its lock at the fork.
+  if (!session_->check_process()) static_cast<void>(new ps::PendingCall(std::move(call_)));
+}
+
+Result<bool> Pending::wait_for(Duration timeout) {
+  DLRUN_TRY(session_->check_process());
+  return call_.wait_for(timeout);
+}
+
+Status Table::set_learning_rate(float rate, Duration timeout) {
+  std::scoped_lock lock(mutex_);
+  DLRUN_ASSIGN(const auto use, to_write());
+  return use.client->set_learning_rate(*use.table, rate, timeout);
+}
+
+Status Table::set_codecs(ps::CodecSpec push, ps::CodecSpec pull) {
+  std::scoped_lock lock(mutex_);
+  if (!session_->left()) {
+    DLRUN_ASSIGN(const auto use, to_write());
+    DLRUN_TRY(use.client->set_codecs(*use.table, push, pull));
+  } else if (observer_) {
+    DLRUN_ASSIGN(auto* client, session_->observer());
+    DLRUN_TRY(client->set_codecs(*observer_, {}, pull));
+  }
+  pull_codec_ = pull;
+  return {};
 }
 
 Status Table::clock(Duration timeout) {

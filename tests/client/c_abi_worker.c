@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,60 @@ static dlrun_table* open_table(dlrun_session* session, const char* name, uint64_
   return table;
 }
 
+/* After tables() has pushed and clocked once: dense is -world * i, key 42 of sparse (-5, -6) * world. */
+static void asynchronous(dlrun_table* dense, dlrun_table* sparse, uint32_t world) {
+  dlrun_pending *all = NULL, *one = NULL, *push = NULL, *none = NULL;
+  const uint64_t key = 42;
+  float values[15], row[2];
+  const float grads[15] = {0};
+  int done = 0;
+  OK(dlrun_table_pull_async(dense, NULL, 0, values, 60000, &all));
+  OK(dlrun_table_pull_async(sparse, &key, 1, row, 60000, &one));
+  OK(dlrun_table_push_async(dense, NULL, 0, grads, 60000, &push));
+  while (!done) OK(dlrun_pending_wait(one, 100, &done));
+  EXPECT(row[0] == -5 * (float)world && row[1] == -6 * (float)world);
+  OK(dlrun_table_clock(dense, 0));
+  OK(dlrun_table_clock(sparse, 0));
+  OK(dlrun_pending_wait(all, 0, &done));
+  EXPECT(done == 1 && values[14] == -14 * (float)world);
+  OK(dlrun_pending_wait(push, 0, &done));
+  EXPECT(done == 1);
+  EXPECT(dlrun_table_pull_async(sparse, NULL, 1, row, 0, &none) == DLRUN_INVALID_ARGUMENT && none == NULL);
+  EXPECT(dlrun_table_pull_async(dense, &key, 1, row, 0, NULL) == DLRUN_INVALID_ARGUMENT);
+  EXPECT(dlrun_table_push_async(dense, &key, 1, NULL, 0, &none) == DLRUN_INVALID_ARGUMENT);
+  EXPECT(dlrun_pending_wait(NULL, 0, &done) == DLRUN_INVALID_ARGUMENT);
+  EXPECT(dlrun_pending_wait(all, 0, NULL) == DLRUN_INVALID_ARGUMENT);
+  dlrun_pending_close(all);
+  dlrun_pending_close(one);
+  dlrun_pending_close(push);
+  dlrun_pending_close(NULL);
+  EXPECT(dlrun_table_set_learning_rate(NULL, 1, 0) == DLRUN_INVALID_ARGUMENT);
+  EXPECT(dlrun_table_set_learning_rate(dense, INFINITY, 0) == DLRUN_INVALID_ARGUMENT);
+  OK(dlrun_table_set_codecs(dense, DLRUN_CODEC_INT8, 0, DLRUN_CODEC_F16));
+  OK(dlrun_table_set_codecs(dense, DLRUN_CODEC_F32, 0, DLRUN_CODEC_F32));
+  EXPECT(dlrun_table_set_codecs(dense, DLRUN_CODEC_TOP_K, 4, DLRUN_CODEC_F32) == DLRUN_INVALID_ARGUMENT);
+  EXPECT(dlrun_table_set_codecs(dense, 6, 0, DLRUN_CODEC_F32) == DLRUN_INVALID_ARGUMENT);
+  EXPECT(dlrun_table_set_codecs(NULL, 0, 0, 0) == DLRUN_INVALID_ARGUMENT);
+}
+
+/* A program of version 3 knows the struct up to timeout_ms: the rest is the defaults. */
+static void an_older_program(dlrun_session* session) {
+  dlrun_table *old = NULL, *table = NULL;
+  dlrun_table_options options;
+  dlrun_table_options_init(&options, sizeof options);
+  EXPECT(options.beta1 > 0.89f && options.momentum > 0.89f && options.admission_n == 1);
+  options.name = "adam";
+  options.optimizer = DLRUN_ADAM;
+  OK(dlrun_table_open(session, &options, &table));
+  dlrun_table_options_init(&options, offsetof(dlrun_table_options, dtype));
+  options.name = "adam";
+  options.optimizer = DLRUN_ADAM;
+  memset((char*)&options + offsetof(dlrun_table_options, dtype), 0x7f, sizeof options - offsetof(dlrun_table_options, dtype));
+  OK(dlrun_table_open(session, &options, &old)); /* the same schema */
+  dlrun_table_close(old);
+  dlrun_table_close(table);
+}
+
 /* Both workers push the same: plain SGD with rate 1 must show the sum of both. */
 static void tables(dlrun_session* session, uint32_t world, const char* folder, uint32_t rank) {
   dlrun_table* dense = open_table(session, "dense", 5, 3);
@@ -106,6 +161,7 @@ static void tables(dlrun_session* session, uint32_t world, const char* folder, u
   OK(dlrun_table_pull(sparse, NULL, 0, NULL, 0));
   EXPECT(dlrun_table_pull(sparse, NULL, 1, pulled, 0) == DLRUN_INVALID_ARGUMENT);
 
+  asynchronous(dense, sparse, world);
   char path[4096];
   if (rank == 0) {
     snprintf(path, sizeof path, "%s/dense.npy", folder);
@@ -219,6 +275,7 @@ int main(int argc, char** argv) {
   OK(dlrun_barrier(session, "begin", 60000));
   OK(dlrun_barrier(session, "begin", 60000)); /* a name may be used again */
   in_a_forked_child(session);
+  an_older_program(session);
   tables(session, info.world, argv[1], info.rank);
   inputs(session, info.rank);
   EXPECT(info.commit_number == 0 && strcmp(info.commit_tag, "") == 0);

@@ -27,6 +27,16 @@ int main() {
   table.clock();
   expect(table.pull({9, 5, 1}) == std::vector<float>({-3, -4, -1, -2, 0, 0}),
          "pull in the order of the keys");
+  TableOptions options{.name = "heavy", .optimizer = Optimizer::kMomentum, .learning_rate = 1};
+  options.more.momentum = 0.5F;
+  options.more.learning_rate = 100;  // it has a name of its own
+  Table heavy = task.table(options);
+  for (const float want : {-1.0F, -2.5F, -2.5F - 0.5F * 1.75F}) {
+    if (want < -3) heavy.set_learning_rate(0.5F);
+    heavy.push({3}, {1});
+    heavy.clock();
+    expect(heavy.pull({3}) == std::vector<float>({want}), "momentum, and another rate");
+  }
   std::uint64_t rows = 0;
   {
     Input input = task.input("dense");

@@ -209,6 +209,48 @@ TEST_P(AnyCluster, PushesUnderWayEndInAnyOrderAndCanBeGivenUp) {
   }
 }
 
+/// Far more than the credit: to begin does not wait for it, and who waits, for how long, is up to
+/// the caller.
+TEST_P(AnyCluster, WhatHasBegunIsWaitedForBySeveralAndInPieces) {
+  Cluster cluster(GetParam(), 2, 2);
+  ClientOptions options = cluster.options(worker_id("worker", 0));
+  options.credit_bytes = 1 << 20;
+  const auto client = Client::connect(cluster.view, options).value();
+  const Table table = client->open_table(sum_schema("bsp", 64, Consistency::kBsp), kLong).value();
+  std::vector<std::uint64_t> keys(20'000);
+  std::iota(keys.begin(), keys.end(), std::uint64_t{0});
+  const std::vector<float> ones(keys.size() * 64, 1.0f);
+  std::vector<float> before(ones.size(), 7.0f), after(ones.size());
+  auto old = client->begin_pull(table, keys, before, kLong).value();
+  auto push = client->begin_push(table, keys, ones, kLong).value();
+  ASSERT_TRUE(client->clock(table, kLong));  // waits for both
+  EXPECT_TRUE(old.wait_for(Duration::zero()).value());
+  EXPECT_TRUE(push.wait_for(Duration::zero()).value());
+  EXPECT_TRUE(old.wait_for(Duration::zero()).value());  // asked again
+  EXPECT_EQ(before, std::vector<float>(ones.size(), 0.0f));
+
+  auto parked = client->begin_pull(table, keys, after, kLong).value();  // for the other's clock
+  EXPECT_FALSE(parked.wait_for(std::chrono::milliseconds(20)).value());
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 3; ++i)
+    waiting.emplace_back([&] {
+      while (true) {
+        const auto done = parked.wait_for(std::chrono::milliseconds(5));
+        ASSERT_TRUE(done) << done.error().to_string();
+        if (*done) break;
+      }
+      EXPECT_EQ(after[0], 1.0f);
+    });
+  cluster.worker_left(worker_id("worker", 1));
+  for (auto& thread : waiting) thread.join();
+  EXPECT_EQ(after, ones);
+
+  auto late = client->begin_pull(table, keys, after, Duration::zero()).value();
+  EXPECT_EQ(late.wait_for(kLong).error().code, Errc::kDeadlineExceeded);
+  EXPECT_EQ(late.wait_for(kLong).error().code, Errc::kDeadlineExceeded);
+  EXPECT_EQ(PendingCall().wait_for(kLong).error().code, Errc::kFailedPrecondition);
+}
+
 /// Every mode x every codec of a push x every codec of a pull (x every transport): what arrives is
 /// what the codecs make of it, exactly. Of the way, that is: whether the codecs are right is asked
 /// in value_codec_test.

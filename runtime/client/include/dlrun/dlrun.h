@@ -15,7 +15,7 @@
  *          one after the other; a call that waits (BSP pull, next batch, barrier) holds up only
  *          calls on the same handle.
  * Fork:    a handle belongs to the process that opened it; in a forked child every call is
- *          DLRUN_FAILED_PRECONDITION.
+ *          DLRUN_FAILED_PRECONDITION. It may open a session of its own, as a helper.
  * Units:   times in milliseconds; a timeout <= 0 means DLRUN_TIMEOUT_DEFAULT_MS. Keys are all 2^64
  *          values. Values are float32, row-major.
  * Growth:  structs begin with struct_size, which the caller sets to sizeof; a library of another
@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-#define DLRUN_ABI_VERSION 3u
+#define DLRUN_ABI_VERSION 4u
 #define DLRUN_TIMEOUT_DEFAULT_MS 600000
 
 typedef enum dlrun_errc {
@@ -78,6 +78,9 @@ typedef struct dlrun_session_options {
   const char* socket; /* path of the agent's socket; NULL = $DLRUN_SOCKET */
   const char* token;  /* 64 hex digits; NULL = $DLRUN_TOKEN */
   int64_t timeout_ms; /* for the handshake */
+  /* 1: another process of the task is its worker. This one, a child of it say, has no clock: it may
+   * pull, and push to ASP tables; its end takes nobody out of the clock sets. Since version 4. */
+  int32_t helper;
 } dlrun_session_options;
 
 /* `options` NULL = all from the environment that dlrun gives every task.
@@ -145,14 +148,60 @@ DLRUN_API int dlrun_stop_requested(dlrun_session* session, int* stop);
 typedef struct dlrun_table dlrun_table;
 
 enum { DLRUN_DENSE = 0, DLRUN_SPARSE = 1 }; /* kind */
+/* optimizer; the formulas are in docs/ps.md and ps/core/optimizer.h. From DLRUN_MOMENTUM on since
+ * version 4. */
 enum {
   DLRUN_SGD = 0,
   DLRUN_ADAGRAD = 1,
   DLRUN_FTRL = 2,
-  DLRUN_ASSIGN = 3
-}; /* optimizer; ASSIGN: a push sets the row */
-enum { DLRUN_ZERO = 0, DLRUN_CONSTANT = 1, DLRUN_UNIFORM = 2, DLRUN_NORMAL = 3 }; /* initializer */
-enum { DLRUN_BSP = 0, DLRUN_SSP = 1, DLRUN_ASP = 2 };                             /* consistency */
+  DLRUN_ASSIGN = 3, /* a push sets the row */
+  DLRUN_MOMENTUM = 4,
+  DLRUN_NESTEROV = 5,
+  DLRUN_ADAGRAD_ROW = 6, /* one accumulator for a row */
+  DLRUN_RMSPROP = 7,
+  DLRUN_ADAM = 8,
+  DLRUN_ADAMW = 9,
+  DLRUN_AMSGRAD = 10,
+  DLRUN_GROUP_FTRL = 11
+};
+/* initializer */
+enum {
+  DLRUN_ZERO = 0,
+  DLRUN_CONSTANT = 1,
+  DLRUN_UNIFORM = 2,
+  DLRUN_NORMAL = 3,
+  DLRUN_TRUNCATED_NORMAL = 4 /* drawn again beyond two standard deviations */
+};
+enum { DLRUN_BSP = 0, DLRUN_SSP = 1, DLRUN_ASP = 2 }; /* consistency */
+
+/* dtype: how the shards keep the weights; what travels and the optimizer's state are float32 */
+enum { DLRUN_STORE_F32 = 0, DLRUN_STORE_F16 = 1, DLRUN_STORE_BF16 = 2 };
+/* admission: which pushed keys of a sparse table get a row; the gradient of one that does not is
+ * dropped */
+enum {
+  DLRUN_ADMIT_ALWAYS = 0,
+  DLRUN_ADMIT_SIGHTINGS = 1,  /* with the admission_n-th push that has it */
+  DLRUN_ADMIT_PROBABILITY = 2 /* each push that has it, with chance admission_p */
+};
+/* eviction: which rows of a sparse table go; a use is a push */
+enum {
+  DLRUN_EVICT_NONE = 0,
+  DLRUN_EVICT_TTL = 1, /* not used for more than ttl_s */
+  DLRUN_EVICT_LRU = 2, /* beyond budget_bytes: the longest not used; also by ttl_s when not 0 */
+  DLRUN_EVICT_LFU = 3  /* beyond budget_bytes: the least often used; also by ttl_s when not 0 */
+};
+/* missing: what a pull reads where there is no row: the initial value, or missing_value */
+enum { DLRUN_MISSING_INITIAL = 0, DLRUN_MISSING_VALUE = 1 };
+/* How values travel. The last two are for pushes; what they lose is added to the key's next
+ * push. */
+enum {
+  DLRUN_CODEC_F32 = 0,
+  DLRUN_CODEC_F16 = 1,
+  DLRUN_CODEC_BF16 = 2,
+  DLRUN_CODEC_INT8 = 3, /* with a scale for each row */
+  DLRUN_CODEC_ONE_BIT = 4,
+  DLRUN_CODEC_TOP_K = 5
+};
 
 typedef struct dlrun_table_options {
   size_t struct_size;
@@ -161,11 +210,11 @@ typedef struct dlrun_table_options {
   int32_t optimizer;
   uint64_t rows; /* dense: keys are 0 .. rows - 1; sparse: 0 */
   uint32_t dim;
-  float learning_rate; /* SGD and Adagrad eta; FTRL alpha */
-  float beta;          /* FTRL */
-  float l1;            /* FTRL */
-  float l2;            /* SGD, Adagrad: weight decay; FTRL */
-  float epsilon;       /* Adagrad */
+  float learning_rate; /* at the start; FTRL alpha, else eta */
+  float beta;          /* FTRL, group FTRL */
+  float l1;            /* FTRL, group FTRL */
+  float l2;            /* FTRL: its L2; AdamW: decoupled decay; assign: none; else weight decay */
+  float epsilon;       /* Adagrad, RMSProp, Adam and kin */
   float accumulator;   /* Adagrad: where it starts */
   int32_t initializer;
   float init_a; /* constant: value; uniform: low; normal: mean */
@@ -174,6 +223,22 @@ typedef struct dlrun_table_options {
   int32_t consistency;
   uint32_t staleness; /* SSP: clocks that the fastest worker may be ahead of the slowest */
   int64_t timeout_ms; /* of dlrun_table_open; a library from before version 2 waits the default */
+  /* Since version 4. A library from before it does not know them: look at dlrun_abi_version(). */
+  int32_t dtype;
+  float momentum;   /* momentum, Nesterov */
+  float beta1;      /* Adam and kin */
+  float beta2;      /* Adam and kin; RMSProp: its decay */
+  float group_l1;   /* group FTRL: lambda 21 */
+  float clip_value; /* each element of a gradient to [-x, x]; 0 = not */
+  float clip_norm;  /* each row's gradient to this Euclidean norm; 0 = not */
+  int32_t admission;
+  uint32_t admission_n;
+  float admission_p;
+  int32_t eviction;
+  uint32_t ttl_s;
+  uint64_t budget_bytes; /* on each shard, of rows and their index */
+  int32_t missing;
+  float missing_value;
 } dlrun_table_options;
 
 /* Fills in the defaults: sparse, dim 1, SGD 0.1, zeros, BSP. */
@@ -199,6 +264,33 @@ DLRUN_API int dlrun_table_push(dlrun_table* table, const uint64_t* keys, size_t 
 /* The whole of a dense table: values, grads [rows, dim]. */
 DLRUN_API int dlrun_table_pull_dense(dlrun_table* table, float* values, int64_t timeout_ms);
 DLRUN_API int dlrun_table_push_dense(dlrun_table* table, const float* grads, int64_t timeout_ms);
+
+/* A pull or push under way. */
+typedef struct dlrun_pending dlrun_pending;
+/* As dlrun_table_pull and dlrun_table_push, but they return when it has begun: `keys` and the array
+ * of values are borrowed until dlrun_pending_wait says that it has ended, or dlrun_pending_close.
+ * What the pull sees is as if it had been made now; dlrun_table_clock and dlrun_leave wait for it.
+ * `timeout_ms` is of the whole call. Traffic moves while somebody waits, for this or for anything
+ * else of the session's tables. `keys` NULL and `n` 0: the whole of a dense table. Since version 4.
+ */
+DLRUN_API int dlrun_table_pull_async(dlrun_table* table, const uint64_t* keys, size_t n,
+                                     float* values, int64_t timeout_ms, dlrun_pending** out);
+DLRUN_API int dlrun_table_push_async(dlrun_table* table, const uint64_t* keys, size_t n,
+                                     const float* grads, int64_t timeout_ms, dlrun_pending** out);
+/* Waits for at most `timeout_ms` (0: only looks). *done = 1: it has ended, with what this returns,
+ * and asked again it returns the same; 0: it is under way. Also from several threads at a time. */
+DLRUN_API int dlrun_pending_wait(dlrun_pending* pending, int64_t timeout_ms, int* done);
+/* Frees the handle; nobody may wait on it then. One that is under way is given up: such a push may
+ * have been applied or not. */
+DLRUN_API void dlrun_pending_close(dlrun_pending* pending);
+
+/* From now on (BSP: from this worker's clock on) the table's optimizer uses this rate, on every
+ * shard. One worker says it, not all. Since version 4. */
+DLRUN_API int dlrun_table_set_learning_rate(dlrun_table* table, float rate, int64_t timeout_ms);
+/* How this process's values of the table travel from now on; both DLRUN_CODEC_F32 at first. push_k:
+ * of DLRUN_CODEC_TOP_K, how many of a row, 1 to dim. Since version 4. */
+DLRUN_API int dlrun_table_set_codecs(dlrun_table* table, int32_t push, uint32_t push_k,
+                                     int32_t pull);
 /* Ends this worker's iteration on the table. */
 DLRUN_API int dlrun_table_clock(dlrun_table* table, int64_t timeout_ms);
 /* Writes files that numpy.load reads: a dense table one [rows, dim] float32 array at `path`; a

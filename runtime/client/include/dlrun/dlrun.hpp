@@ -65,12 +65,21 @@ enum class Optimizer : std::int32_t {
   kAdagrad = DLRUN_ADAGRAD,
   kFtrl = DLRUN_FTRL,
   kAssign = DLRUN_ASSIGN,  ///< a push sets the row
+  kMomentum = DLRUN_MOMENTUM,
+  kNesterov = DLRUN_NESTEROV,
+  kAdagradRow = DLRUN_ADAGRAD_ROW,
+  kRmsProp = DLRUN_RMSPROP,
+  kAdam = DLRUN_ADAM,
+  kAdamW = DLRUN_ADAMW,
+  kAmsGrad = DLRUN_AMSGRAD,
+  kGroupFtrl = DLRUN_GROUP_FTRL,
 };
 enum class Initializer : std::int32_t {
   kZero = DLRUN_ZERO,
   kConstant = DLRUN_CONSTANT,
   kUniform = DLRUN_UNIFORM,
   kNormal = DLRUN_NORMAL,
+  kTruncatedNormal = DLRUN_TRUNCATED_NORMAL,
 };
 enum class Consistency : std::int32_t { kBsp = DLRUN_BSP, kSsp = DLRUN_SSP, kAsp = DLRUN_ASP };
 
@@ -89,6 +98,9 @@ struct TableOptions {
   Consistency consistency = static_cast<Consistency>(defaults().consistency);
   std::uint32_t staleness = defaults().staleness;
   Timeout timeout = {};  ///< of opening it
+  /// The rest by the names of dlrun.h: `options.more.dtype = DLRUN_STORE_F16`. What has a name
+  /// above is taken from there.
+  dlrun_table_options more = defaults();
 
   static dlrun_table_options defaults() {
     dlrun_table_options raw;
@@ -101,7 +113,7 @@ class Table {
  public:
   Table(dlrun_session* session, const TableOptions& options)
       : rows_(options.rows), dim_(options.dim) {
-    dlrun_table_options raw = TableOptions::defaults();
+    dlrun_table_options raw = options.more;
     raw.name = options.name.c_str();
     raw.kind = options.rows > 0 ? DLRUN_DENSE : DLRUN_SPARSE;
     raw.rows = options.rows;
@@ -148,6 +160,10 @@ class Table {
   void push(const std::vector<float>& grads, Timeout timeout = {}) {
     expect(grads.size(), rows_ * dim_);
     check(dlrun_table_push_dense(handle_.get(), grads.data(), timeout.count()));
+  }
+  /// One worker says it, not all.
+  void set_learning_rate(float rate, Timeout timeout = {}) {
+    check(dlrun_table_set_learning_rate(handle_.get(), rate, timeout.count()));
   }
   void clock(Timeout timeout = {}) { check(dlrun_table_clock(handle_.get(), timeout.count())); }
   void export_npy(const std::string& path, Timeout timeout = {}) {
