@@ -228,6 +228,26 @@ class Batch:
         twin.valid = {name: valid.copy() for name, valid in self.valid.items()}
         return twin
 
+    def to_arrow(self, text=()):
+        """A pyarrow.RecordBatch over the same memory, which it keeps; only the marks of missing values are made anew.
+
+        Byte strings are large_binary, those of the columns in `text` large_string (UTF-8 as it came: validate() looks). Of
+        libsvm, libffm and csv without columns: "labels", and "dense" as lists of fixed size or "ids", "values", "fields" as lists.
+        """
+        from . import _export
+
+        return _export.to_arrow(self, text)
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """The Arrow C data interface: pyarrow 14, polars, duckdb and others take a batch as it is."""
+        return self.to_arrow().__arrow_c_array__(requested_schema)
+
+    def to_scipy(self, columns=None):
+        """scipy.sparse.csr_matrix [rows, columns] of ids and values; columns: None, the highest id + 1."""
+        from . import _export
+
+        return _export.to_scipy(self, columns)
+
     def unique(self):
         """(keys, inverse): the distinct ids in rising order, and for each entry its place among them: one pull serves
         the batch, and numpy.bincount(inverse, weights) sums its gradients."""

@@ -6,11 +6,11 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int32, 
 
 from . import _aside, _errors
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 
 class SessionOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("socket", c_char_p), ("token", c_char_p), ("timeout_ms", c_int64)]
+    _fields_ = [("struct_size", c_size_t), ("socket", c_char_p), ("token", c_char_p), ("timeout_ms", c_int64), ("helper", c_int32)]
 
 
 class SessionInfo(ctypes.Structure):
@@ -31,6 +31,10 @@ class TableOptions(ctypes.Structure):
         ("dim", c_uint32), ("learning_rate", c_float), ("beta", c_float), ("l1", c_float), ("l2", c_float),
         ("epsilon", c_float), ("accumulator", c_float), ("initializer", c_int32), ("init_a", c_float),
         ("init_b", c_float), ("seed", c_uint64), ("consistency", c_int32), ("staleness", c_uint32), ("timeout_ms", c_int64),
+        ("dtype", c_int32), ("momentum", c_float), ("beta1", c_float), ("beta2", c_float), ("group_l1", c_float),
+        ("clip_value", c_float), ("clip_norm", c_float), ("admission", c_int32), ("admission_n", c_uint32),
+        ("admission_p", c_float), ("eviction", c_int32), ("ttl_s", c_uint32), ("budget_bytes", c_uint64),
+        ("missing", c_int32), ("missing_value", c_float),
     ]
 
 
@@ -66,6 +70,11 @@ _SIGNATURES = {
     "dlrun_table_push": [c_void_p, c_void_p, c_size_t, c_void_p, c_int64],
     "dlrun_table_pull_dense": [c_void_p, c_void_p, c_int64],
     "dlrun_table_push_dense": [c_void_p, c_void_p, c_int64],
+    "dlrun_table_pull_async": [c_void_p, c_void_p, c_size_t, c_void_p, c_int64, POINTER(c_void_p)],
+    "dlrun_table_push_async": [c_void_p, c_void_p, c_size_t, c_void_p, c_int64, POINTER(c_void_p)],
+    "dlrun_pending_wait": [c_void_p, c_int64, POINTER(c_int)],
+    "dlrun_table_set_learning_rate": [c_void_p, c_float, c_int64],
+    "dlrun_table_set_codecs": [c_void_p, c_int32, c_uint32, c_int32],
     "dlrun_table_clock": [c_void_p, c_int64],
     "dlrun_table_export": [c_void_p, c_char_p, c_int64],
     "dlrun_input_open": [c_void_p, c_char_p, c_int64, POINTER(c_void_p)],
@@ -77,9 +86,9 @@ _SIGNATURES = {
 # What waits for others: shards, ranks, a feeder.
 _WAITING = frozenset((
     "dlrun_barrier", "dlrun_commit", "dlrun_leave", "dlrun_table_open", "dlrun_table_pull", "dlrun_table_push", "dlrun_table_pull_dense",
-    "dlrun_table_push_dense", "dlrun_table_clock", "dlrun_table_export", "dlrun_input_open",
+    "dlrun_table_push_dense", "dlrun_table_set_learning_rate", "dlrun_table_clock", "dlrun_table_export", "dlrun_input_open",
 ))
-_CLOSERS = ("dlrun_session_close", "dlrun_table_close", "dlrun_input_close")
+_CLOSERS = ("dlrun_session_close", "dlrun_table_close", "dlrun_pending_close", "dlrun_input_close")
 
 
 def _candidates():

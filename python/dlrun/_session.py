@@ -5,7 +5,7 @@ import collections
 import ctypes
 import os
 
-from . import _aside, _errors, _lib
+from . import _aside, _errors, _lib, _pending
 from ._input import Input
 from ._table import Table
 
@@ -17,15 +17,17 @@ InputFacts = collections.namedtuple("InputFacts", "passes batch_rows")
 class Session:
     """Facts of the task, and the handle that everything else needs. Thread safe."""
 
-    def __init__(self, socket, token, timeout):
+    def __init__(self, socket, token, timeout, helper=False):
         self._pid = os.getpid()
+        self.helper = helper
         self._handle = ctypes.c_void_p()
+        self.futures = _pending.Futures()
         if socket is None and not os.environ.get("DLRUN_SOCKET"):
             raise _errors.not_in_task("this process is not a dlrun task (DLRUN_SOCKET is not set): start it with "
                                       "`dlrun run -- python ...`")
         self._library = _lib.load()
         options = _lib.SessionOptions(ctypes.sizeof(_lib.SessionOptions), _bytes(socket), _bytes(token),
-                                      _lib.milliseconds(timeout))
+                                      _lib.milliseconds(timeout), helper)
         self._library.call("dlrun_session_open", ctypes.byref(options), ctypes.byref(self._handle))
         info = _lib.SessionInfo(struct_size=ctypes.sizeof(_lib.SessionInfo))
         self._library.call("dlrun_session_get_info", self._handle, ctypes.byref(info))
@@ -52,21 +54,30 @@ class Session:
     def close(self):
         handle, self._handle = self._handle, ctypes.c_void_p()
         # A forked child leaves its parent's session alone; a call that a signal handler broke off still uses it.
+        if handle and self._pid == os.getpid():
+            self.futures.close()
         if handle and self._pid == os.getpid() and not _aside.left_running():
             self._library.raw.dlrun_session_close(handle)
 
 
 _session = None
+_OWNER = "DLRUN_SESSION_PID"  # of the process that is the worker, for its children
 
 
 def init(socket=None, token=None, timeout=60):
     """Connects to the agent that started this process; a second call returns the same session.
 
     The socket and the token come from the task's environment unless given. Raises NotInTask outside a dlrun task.
+
+    A child of a process that has a session (forked or not) gets one of its own, as a helper: the rank's clocks are its
+    parent's. It may pull, and push to asp tables; barriers and commits are for its parent.
     """
     global _session
     if _session is None or _session._pid != os.getpid():
-        _session = Session(socket, token, timeout)
+        helper = os.environ.get(_OWNER, str(os.getpid())) != str(os.getpid())
+        _session = Session(socket, token, timeout, helper)
+        if not helper:
+            os.environ[_OWNER] = str(os.getpid())
         atexit.register(finalize)
     return _session
 
@@ -88,21 +99,38 @@ def finalize():
     if _session is not None:
         _session.close()
         _session = None
+        if os.environ.get(_OWNER) == str(os.getpid()):
+            del os.environ[_OWNER]
 
 
 def table(name, *, dim=1, rows=None, optimizer="sgd", learning_rate=0.1, consistency="bsp", staleness=0, l1=0.0, l2=0.0,
-          beta=1.0, epsilon=1e-10, accumulator=0.0, init=0.0, seed=1, timeout=None):
-    """Makes the table on every shard, or opens it: every rank names the same options.
+          beta=1.0, epsilon=None, accumulator=0.0, init=0.0, seed=1, momentum=0.9, beta1=0.9, beta2=0.999, group_l1=0.0,
+          clip_value=0.0, clip_norm=0.0, dtype="float32", admission="always", eviction=None, missing=None,
+          push_codec="float32", pull_codec="float32", timeout=None):
+    """Makes the table on every shard, or opens it: every rank names the same options. Formulas: docs/ps.md.
 
     rows:         given: a dense table [rows, dim]; None: a sparse one, any 64-bit key, that grows as it is used
-    optimizer:    "sgd", "adagrad", "ftrl", or "assign" (a push sets the row); runs on the shards
+    optimizer:    runs on the shards: "sgd", "momentum", "nesterov" (momentum), "adagrad", "adagrad_row" (accumulator, epsilon),
+                  "rmsprop" (beta2 is its decay, epsilon), "adam", "adamw", "amsgrad" (beta1, beta2, epsilon), "ftrl", "group_ftrl"
+                  (l1, l2, beta; group_l1), or "assign" (a push sets the row)
+    epsilon:      None: 1e-8 for rmsprop, adam and kin, 1e-10 for the others
+    l2:           weight decay; adamw: decoupled; ftrl: its L2; assign: none
+    clip_value, clip_norm: of each element, of each row's gradient; 0: not
     consistency:  "bsp" (a pull sees all of the iterations before), "ssp" with `staleness` clocks, "asp" (never waits)
-    l2:           sgd, adagrad: weight decay; ftrl: its L2 (with l1 and beta)
-    init:         a constant, ("uniform", low, high) or ("normal", mean, deviation), a function of `seed` and the key
+    init:         a constant, ("uniform", low, high), ("normal" or "truncated_normal", mean, deviation), a function of `seed` and
+                  the key
+    dtype:        of the weights on the shards: "float32", "float16", "bfloat16". Arrays here are float32
+    admission:    which pushed keys of a sparse table get a row: "always", ("sightings", n), ("probability", p)
+    eviction:     which rows of a sparse table go: None, ("ttl", seconds without a push), ("lru", bytes on each shard),
+                  ("lfu", bytes); these two also with seconds, ("lru", bytes, seconds)
+    missing:      what a pull reads where there is no row; None: the initial value
+    push_codec, pull_codec: how values travel; Table.set_codecs
     """
     return Table(session(), name, dim=dim, rows=rows, optimizer=optimizer, learning_rate=learning_rate,
                  consistency=consistency, staleness=staleness, l1=l1, l2=l2, beta=beta, epsilon=epsilon,
-                 accumulator=accumulator, init=init, seed=seed, timeout=timeout)
+                 accumulator=accumulator, init=init, seed=seed, momentum=momentum, beta1=beta1, beta2=beta2, group_l1=group_l1,
+                 clip_value=clip_value, clip_norm=clip_norm, dtype=dtype, admission=admission, eviction=eviction,
+                 missing=missing, push_codec=push_codec, pull_codec=pull_codec, timeout=timeout)
 
 
 def input(name, timeout=None):

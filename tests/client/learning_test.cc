@@ -28,7 +28,6 @@ class Learning : public PythonWorker {
     spec.split_bytes = 16 << 10;
     return spec;
   }
-  std::string script(const char* name) { return source_dir() + "/tests/client/python/" + name; }
 
   std::string data_;
 };

@@ -4,36 +4,13 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
+#include "tests/client/python_inputs.h"
 #include "tests/client/python_worker.h"
 
 namespace dlrun::test {
 namespace {
-
-std::vector<io::InputSpec> inputs(const std::string& folder) {
-  std::ofstream dense(folder + "/dense.csv"), sparse(folder + "/sparse.libsvm");
-  for (int row = 0; row < 1000; ++row) {
-    dense << row << "," << 2 * row << "," << -row << "\n";
-    sparse << row << " 7:" << row << " " << 1000000 + row << ":1\n";
-  }
-  io::InputSpec csv;
-  csv.name = "dense";
-  csv.uris = {folder + "/dense.csv"};
-  csv.format = io::Format::kCsv;
-  csv.batch_rows = 64;
-  csv.passes = 2;
-  csv.split_bytes = 512;
-  io::InputSpec svm = csv;
-  svm.name = "sparse";
-  svm.uris = {folder + "/sparse.libsvm"};
-  svm.format = io::Format::kLibsvm;
-  io::InputSpec again = csv;
-  again.name = "again";
-  again.batch_rows = 8;
-  return {csv, svm, again};
-}
 
 class PythonTest : public PythonWorker {};
 
@@ -70,6 +47,12 @@ TEST_F(PythonTest, AWorkerRunsInTheOldestAndTheNewestOtherInterpreterThatIsHere)
     const auto local = cluster(2, 2, inputs(folder));
     ASSERT_TRUE(local);
     run(*local, 2, {source_dir() + "/tests/client/python/worker.py", folder});
+    const auto tables = cluster(2, 2, {});
+    ASSERT_TRUE(tables);
+    run(*tables, 2, {script("pending.py"), folder});
+    const auto batches = cluster(1, 0, all_inputs(folder));
+    ASSERT_TRUE(batches);
+    run(*batches, 1, {script("exports.py")});
   }
   if (ran == 0) GTEST_SKIP() << "no other CPython from 3.9 on here: DLRUN_OTHER_PYTHONS is empty";
 }
@@ -81,36 +64,45 @@ TEST_F(PythonTest, ATermHandlerRunsWhileACallWaits) {
 }
 
 TEST_F(PythonTest, NamedColumnsOfATypedInputAreNumpyViews) {
-  std::ofstream csv(folder_ + "/rows.csv"), lines(folder_ + "/rows.jsonl");
-  csv << "id,price,name\n";
-  for (int row = 0; row < 500; ++row) {
-    csv << row << "," << (row % 3 == 0 ? "" : "0.5") << ",\"n \"\"" << row << "\"\"\"\n";
-    lines << "{\"id\": " << row << ", \"x\": [" << row << ", 0.5], \"tags\": ["
-          << (row % 2 == 0 ? "\"a\", \"\u00e9\"" : "") << "]}\n";
-  }
-  csv.close();
-  lines.close();
-  using io::FieldType;
-  io::InputSpec table;
-  table.name = "csv";
-  table.uris = {folder_ + "/rows.csv"};
-  table.format = io::Format::kTable;
-  table.header = true;
-  table.batch_rows = 64;
-  table.split_bytes = 1000;
-  table.columns = {{.name = "id", .type = FieldType::kInt64},
-                   {.name = "price", .type = FieldType::kFloat32, .may_miss = true},
-                   {.name = "name", .type = FieldType::kText}};
-  io::InputSpec json = table;
-  json.name = "json";
-  json.uris = {folder_ + "/rows.jsonl"};
-  json.format = io::Format::kJsonLines;
-  json.columns = {{.name = "id", .type = FieldType::kInt64},
-                  {.name = "x", .type = FieldType::kFloat64, .width = 2},
-                  {.name = "tags", .type = FieldType::kText, .width = 0}};
-  const auto local = cluster(1, 0, {table, json});
+  const auto local = cluster(1, 0, typed_inputs(folder_));
   ASSERT_TRUE(local);
   run(*local, 1, {source_dir() + "/tests/client/python/typed_input.py"});
+}
+
+TEST_F(PythonTest, EveryOptionOfATableReachesTheShards) {
+  const auto local = cluster(2, 2, {});
+  ASSERT_TRUE(local);
+  run(*local, 2, {script("tables.py"), folder_});
+}
+
+TEST_F(PythonTest, PullsAndPushesUnderWaySeeWhatWasThereAndHoldUpNobody) {
+  const auto local = cluster(2, 2, {});
+  ASSERT_TRUE(local);
+  run(*local, 2, {script("pending.py"), folder_});
+}
+
+TEST_F(PythonTest, ABatchIsForOtherLibrariesAsItLies) {
+  const auto local = cluster(1, 0, all_inputs(folder_));
+  ASSERT_TRUE(local);
+  const bool arrow = runs(python_, "import pyarrow");
+  run(*local, 1, {script("exports.py"), arrow ? "arrow" : "-"});
+  if (!arrow) GTEST_SKIP() << python_ << " has no pyarrow: to_arrow() was NOT tested, the rest was";
+}
+
+TEST_F(PythonTest, LibrariesMayBeLoadedBeforeAndAfterDlrun) {
+  std::vector<std::string> argv = {script("imports.py"), "{rank}"};
+  std::string missing;
+  for (const char* module : {"sklearn.linear_model", "zmq", "pyarrow"}) {
+    if (runs(python_, std::string("import ") + module)) {
+      argv.push_back(module);
+    } else {
+      missing += std::string(" ") + module;
+    }
+  }
+  const auto local = cluster(2, 1, inputs(folder_));
+  ASSERT_TRUE(local);
+  run(*local, 2, argv);
+  if (!missing.empty()) GTEST_SKIP() << python_ << " has no" << missing << ": NOT tested";
 }
 
 /// Workers that write down what they took, by step; a generation ends after a commit, the next goes

@@ -30,6 +30,11 @@ class PythonWorker : public testing::Test {
     if (!folder_.empty()) std::system(("rm -rf " + folder_).c_str());
   }
 
+  /// Whether `interpreter` can do this.
+  static bool runs(const std::string& interpreter, const std::string& statement) {
+    return std::system((interpreter + " -c '" + statement + "' >/dev/null 2>&1").c_str()) == 0;
+  }
+  std::string script(const char* name) { return source_dir() + "/tests/client/python/" + name; }
   static std::string build_dir() { return std::getenv("DLRUN_BUILD_DIR"); }
   static std::string source_dir() { return std::getenv("DLRUN_SOURCE_DIR"); }
 
@@ -57,13 +62,18 @@ class PythonWorker : public testing::Test {
     return made ? std::move(*made) : nullptr;
   }
 
-  /// Runs the script in every worker; all must end with 0. Returns what they printed.
+  /// Runs the script in every worker; an argument "{rank}" is its rank. All must end with 0.
+  /// Returns what they printed.
   std::string run(LocalCluster& cluster, std::uint32_t workers, std::vector<std::string> script,
                   std::vector<std::pair<std::string, std::string>> env = environment()) {
     script.insert(script.begin(), python_);
     const std::string out = folder_ + "/output";
-    for (std::uint32_t rank = 0; rank < workers; ++rank)
-      EXPECT_TRUE(cluster.spawn(rank, script, env, out));
+    for (std::uint32_t rank = 0; rank < workers; ++rank) {
+      std::vector<std::string> own = script;
+      for (std::string& argument : own)
+        if (argument == "{rank}") argument = std::to_string(rank);
+      EXPECT_TRUE(cluster.spawn(rank, own, env, out));
+    }
     const auto codes =
         cluster.wait(std::chrono::seconds(std::getenv("DLRUN_LONG") != nullptr ? 3000 : 250));
     std::ostringstream text;

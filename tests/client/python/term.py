@@ -53,10 +53,14 @@ def defaults_are_the_librarys():
     options = _lib.TableOptions()
     _lib.load().raw.dlrun_table_options_init(options, _lib.ctypes.sizeof(options))
     named = {name: one.default for name, one in inspect.signature(dlrun.table).parameters.items()}
-    for name in ("dim", "staleness", "l1", "l2", "beta", "seed", "accumulator"):
+    for name in ("dim", "staleness", "l1", "l2", "beta", "seed", "accumulator", "group_l1", "clip_value", "clip_norm"):
         assert named[name] == getattr(options, name), name
-    for name in ("learning_rate", "epsilon"):  # float32 there
+    assert named["epsilon"] is None
+    named["epsilon"] = 1e-10  # of sgd
+    for name in ("learning_rate", "epsilon", "momentum", "beta1", "beta2"):  # float32 there
         assert abs(named[name] - getattr(options, name)) < 1e-6 * named[name], name
+    assert (options.dtype, options.admission, options.eviction, options.missing) == (0, 0, 0, 0)
+    assert (options.admission_n, options.admission_p) == (1, 1.0)
     assert (named["optimizer"], options.optimizer) == ("sgd", 0)
     assert (named["consistency"], options.consistency) == ("bsp", 0)
     assert (named["init"], options.initializer) == (0.0, 0)

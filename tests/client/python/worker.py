@@ -10,16 +10,9 @@ import numpy as np
 
 import dlrun
 
+from check import raises
+
 ROWS, PASSES = 1000, 2
-
-
-def raises(kind, text, function, *arguments, **named):
-    try:
-        function(*arguments, **named)
-    except kind as error:
-        assert text in str(error), "%r is not in %r" % (text, str(error))
-        return error
-    raise AssertionError("no %s from %s%r" % (kind.__name__, function, arguments))
 
 
 def before_init():
@@ -182,6 +175,35 @@ def child():
     os._exit(2)
 
 
+def children_of_their_own(context):
+    """A child with a session of its own is no second worker: it reads, pushes to asp tables, and nobody leaves with it."""
+    w = dlrun.table("children-bsp", rows=1, learning_rate=-1.0)
+    a = dlrun.table("children-asp", rows=2, learning_rate=-1.0, consistency="asp")
+    before = a.pull()[dlrun.rank, 0]
+    w.push([[1.0]])
+    w.clock()
+    process = multiprocessing.get_context(context).Process(target=helper)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0, process.exitcode
+    assert a.pull()[dlrun.rank, 0] == before + 3
+    w.push([[1.0]])
+    w.clock()
+    assert w.pull() % (2 * dlrun.world) == 0
+
+
+def helper():
+    session = dlrun.init()
+    assert session.helper
+    a = dlrun.table("children-asp", rows=2, learning_rate=-1.0, consistency="asp")
+    a.push([dlrun.rank], [[3.0]])
+    w = dlrun.table("children-bsp", rows=1, learning_rate=-1.0)
+    assert w.pull_async().result(30) >= 0
+    raises(dlrun.DlrunError, "", w.push, [[1.0]])
+    raises(dlrun.DlrunError, "", w.clock)
+    dlrun.finalize()
+
+
 def in_a_fork():
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
@@ -197,6 +219,8 @@ def main(folder):
     w, want = dense_table()
     sparse = sparse_table()
     in_a_fork()
+    children_of_their_own("fork")
+    children_of_their_own("spawn")
     mine = np.array([dense_input() + sparse_input()], np.float32)
     holding_too_many()
     sums = dlrun.table("sums", rows=1, dim=4, learning_rate=-1.0)
