@@ -20,7 +20,7 @@ for argument in "$@"; do
     --long) long=ON ;;
     -h|--help) sed -n '2,12p' "$0"; exit 0 ;;
     -*) sed -n '2,12p' "$0" >&2; exit 2 ;;
-    frameworks) frameworks=1 names+=(frameworks_test client_learning_test) ;;
+    frameworks) frameworks=1 names+=(frameworks_test client_learning_test client_framework_test) ;;
     *) names+=("$argument") ;;
   esac
 done
@@ -39,7 +39,7 @@ groups=(build test)
 [ $fuzz = 0 ] || groups+=(fuzz)
 [ $frameworks = 0 ] || groups+=(framework)
 install_deps "${groups[@]}"
-make_venv numpy scikit-learn
+make_venv numpy scikit-learn pyarrow pyzmq
 export DLRUN_PYTHON=$dlrun_venv/bin/python
 make_other_venvs
 [ $frameworks = 0 ] || make_frameworks
