@@ -61,7 +61,11 @@ class Session:
 
 
 _session = None
-_OWNER = "DLRUN_SESSION_PID"  # of the process that is the worker, for its children
+_OWNER = "DLRUN_SESSION"  # the process that is the worker, and its task, for its children
+
+
+def _name_of(socket):
+    return "%d %s" % (os.getpid(), os.environ.get("DLRUN_SOCKET", "") if socket is None else os.fspath(socket))
 
 
 def init(socket=None, token=None, timeout=60):
@@ -74,10 +78,12 @@ def init(socket=None, token=None, timeout=60):
     """
     global _session
     if _session is None or _session._pid != os.getpid():
-        helper = os.environ.get(_OWNER, str(os.getpid())) != str(os.getpid())
+        me = _name_of(socket)
+        owner = os.environ.get(_OWNER, me)
+        helper = owner != me and owner.split(" ", 1)[1:] == me.split(" ", 1)[1:]  # of this task, not of one around it
         _session = Session(socket, token, timeout, helper)
         if not helper:
-            os.environ[_OWNER] = str(os.getpid())
+            os.environ[_OWNER] = me
         atexit.register(finalize)
     return _session
 
@@ -99,7 +105,7 @@ def finalize():
     if _session is not None:
         _session.close()
         _session = None
-        if os.environ.get(_OWNER) == str(os.getpid()):
+        if os.environ.get(_OWNER, "").startswith("%d " % os.getpid()):
             del os.environ[_OWNER]
 
 

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from . import _lib, _pending
+from . import _errors, _lib, _pending
 
 OPTIMIZERS = {
     "sgd": 0, "adagrad": 1, "ftrl": 2, "assign": 3, "momentum": 4, "nesterov": 5, "adagrad_row": 6, "rmsprop": 7, "adam": 8,
@@ -183,6 +183,7 @@ class Table:
 
     def clock(self, timeout=None):
         """Ends this worker's iteration on the table."""
+        self._for_a_worker("clock")
         self._call("dlrun_table_clock", _lib.milliseconds(timeout))
 
     def set_learning_rate(self, rate, timeout=None):
@@ -217,6 +218,11 @@ class Table:
             self._call("dlrun_table_pull", keys.ctypes.data, len(keys), out.ctypes.data, wait, keep=(keys, out))
         return out
 
+    def _for_a_worker(self, call):
+        if self._session.helper and self.consistency != "asp":
+            raise _errors.DlrunError(_errors.FAILED_PRECONDITION, "kFailedPrecondition", "%s of table %r: this process is a child of the "
+                                     "one that is this rank's worker; a helper pulls, and pushes to asp tables" % (call, self.name))
+
     def _which(self, call, keys):
         """(keys, how many rows); keys None: all of a dense table."""
         if keys is None:
@@ -234,6 +240,7 @@ class Table:
         return out
 
     def _pushed(self, call, keys_and_grads):
+        self._for_a_worker(call)
         if len(keys_and_grads) == 1:
             return None, self._grads(keys_and_grads[0], self._dense_rows(call))
         if len(keys_and_grads) == 2:

@@ -199,8 +199,9 @@ def helper():
     a.push([dlrun.rank], [[3.0]])
     w = dlrun.table("children-bsp", rows=1, learning_rate=-1.0)
     assert w.pull_async().result(30) >= 0
-    raises(dlrun.DlrunError, "", w.push, [[1.0]])
-    raises(dlrun.DlrunError, "", w.clock)
+    raises(dlrun.DlrunError, "a helper pulls", w.push, [[1.0]])
+    raises(dlrun.DlrunError, "a helper pulls", w.clock)
+    raises(dlrun.DlrunError, "a helper pulls", w.push_async, [[1.0]])
     dlrun.finalize()
 
 
