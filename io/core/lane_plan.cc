@@ -22,6 +22,12 @@ Result<LanePlan> LanePlan::make(const InputSpec& spec, const SplitTable& splits,
   if (plan.lanes_ % world != 0)
     return wrong(std::to_string(plan.lanes_) + " lanes cannot be dealt to " +
                  std::to_string(world) + " consumers: lanes must be a multiple of them");
+  if (spec.ends != Ends::kDrop || splits.count() == 0) return plan;
+  for (std::uint32_t lane = 0; lane < plan.lanes_; ++lane)
+    if (plan.splits_of(lane) == 0)
+      return wrong("ends = \"drop\" would leave no step: lane " + std::to_string(lane) + " of " +
+                   std::to_string(plan.lanes_) + " has none of the " +
+                   std::to_string(splits.count()) + " splits");
   return plan;
 }
 

@@ -20,7 +20,8 @@ namespace dlrun::io {
 
 class LanePlan {
  public:
-  /// `splits` outlives it. kFailedPrecondition: so many consumers cannot share the lanes.
+  /// `splits` outlives it. kFailedPrecondition: so many consumers cannot share the lanes; or no
+  /// step would be left, for Ends::kDrop ends a pass with its shortest lane and one has no split.
   static Result<LanePlan> make(const InputSpec& spec, const SplitTable& splits,
                                std::uint32_t world);
 

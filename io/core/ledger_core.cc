@@ -381,6 +381,10 @@ Result<StepNews> LedgerCore::steps(const std::string& input, const TaskId& consu
   if (!has_lanes(table->spec.mode) || consumer.rank >= world || reports.empty())
     return fail(Errc::kFailedPrecondition,
                 "input \"" + input + "\": no steps of " + to_string(consumer));
+  if (table->gate && table->gate_role != consumer.role)
+    return fail(Errc::kFailedPrecondition, "input \"" + input + "\": role " + table->gate_role +
+                                               " ends its passes together; role " + consumer.role +
+                                               " cannot read it too");
   if (!table->gate) {
     table->gate.emplace(world);
     table->gate_role = consumer.role;

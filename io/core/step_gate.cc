@@ -27,14 +27,15 @@ StepNews StepGate::news(std::uint32_t pass) const {
   news.heard = true;
   for (std::uint32_t rank = 0; rank < world_; ++rank) {
     const std::optional<StepReport>& known = found->second[rank];
-    if (!known && gone_.contains(rank)) continue;
+    const bool ended = known && known->ended;
+    if (known) news.most = std::max(news.most, known->steps);
+    if (gone_.contains(rank) && !ended) continue;  // it left in the middle: it holds up nobody
     const std::uint64_t steps = known ? known->steps : 0;
     news.least = any ? std::min(news.least, steps) : steps;
-    news.most = std::max(news.most, steps);
-    if (known && known->ended) news.bound = std::min(news.bound, steps);
+    if (ended) news.bound = std::min(news.bound, steps);
     any = true;
     news.heard = news.heard && known;
-    all_ended = all_ended && known && known->ended;
+    all_ended = all_ended && ended;
   }
   news.final = all_ended;
   return news;

@@ -21,7 +21,8 @@ class StepGate {
   explicit StepGate(std::uint32_t world) : world_(world) {}
   /// What is known only grows: an older word changes nothing. rank < world, asserted.
   void report(std::uint32_t rank, const StepReport& report);
-  /// It has ended, well: nobody waits for it.
+  /// It has ended, well: nobody waits for it. Of a pass that it left in the middle only what it
+  /// had for certain still counts, among the most: others may be beyond that already.
   void gone(std::uint32_t rank);
   StepNews news(std::uint32_t pass) const;
 

@@ -22,7 +22,7 @@ constexpr Duration kEndHeldMax = std::chrono::seconds(2);  ///< one that never s
 constexpr Duration kLookAgain = std::chrono::milliseconds(10);
 constexpr Duration kTellRestWithin = std::chrono::seconds(2);
 constexpr Duration kNewsMax = std::chrono::milliseconds(100);  ///< of steps: no record is written
-constexpr Duration kSayAgain = std::chrono::seconds(2);        ///< its steps, when it has ended
+constexpr Duration kSayAgain = std::chrono::seconds(2);        ///< its steps, when all is known
 
 bool answer_may_be_lost(Errc code) {
   return code == Errc::kUnavailable || code == Errc::kDeadlineExceeded || code == Errc::kOverloaded;
@@ -175,8 +175,9 @@ void Consumer::tell_rest() {
     pipe::drain_eventfd(mailbox_->event.get());
     if (mailbox_->answer) take_answer(*std::exchange(mailbox_->answer, std::nullopt));
   }
-  if (done_.empty() || refused_) return;
   task::FeederLease request;
+  if (lanes_) request.steps = lanes_->reports();
+  if ((done_.empty() && request.steps == told_) || refused_) return;
   request.consumer = admit_.consumer;
   request.input = spec_.name;
   request.splits_max = 0;
@@ -194,7 +195,8 @@ void Consumer::loop() {
     if (did == Step::kNeedsSlot) what = PipeWriter::WaitFor::kSlot;
     if (did == Step::kNeedsEntry) what = PipeWriter::WaitFor::kEntry;
     TimePoint until = pipe::now() + kSleepMax;
-    if (did == Step::kIdle && !asking_ && !end_of_input_)
+    const bool untold = lanes_ && !failure_ && lanes_->reports() != told_;
+    if ((did == Step::kIdle || untold) && !asking_ && !refused_ && !end_of_input_)
       until = std::min(until, std::max(ask_at_, pipe::now()));
     if (did == Step::kIdle && end_held_since_ != TimePoint{})
       until = std::min(until, pipe::now() + kLookAgain);
@@ -243,6 +245,7 @@ void Consumer::take_answer(const Result<LeaseAnswer>& answer) {
       return fail_input(answer.error());
     }
     resync_ = !lanes_;
+    told_.clear();
     backoff_ = std::clamp(2 * backoff_, kWaitMin, kWaitMax);
     ask_at_ = now + backoff_;
     return;
@@ -281,8 +284,11 @@ void Consumer::ask_for_steps() {
   if (asking_ || refused_ || failure_ || pipe::now() < ask_at_) return;
   task::FeederLease request;
   request.steps = lanes_->reports();
-  if (request.steps.empty() || (request.steps == told_ && news_.final && !ended_)) return;
+  if (request.steps.empty()) return;
+  // All is known: it is said again now and then, for a job that forgot it, and others who wait.
+  if (request.steps == told_ && news_.final && pipe::now() < told_at_ + kSayAgain) return;
   told_ = request.steps;
+  told_at_ = pipe::now();
   request.consumer = admit_.consumer;
   request.input = spec_.name;
   request.splits_max = asked_splits_ = 0;
@@ -350,6 +356,8 @@ Consumer::Step Consumer::step_lanes() {
       return Step::kProgress;
     case Lanes::Next::kEnd:
       if (spec_.passes > passes_marked_) return put_marks(spec_.passes);
+      // Once it may exit: the others must not wait for what it knew, or go further than it.
+      if (!refused_ && (asking_ || lanes_->reports() != told_)) return Step::kIdle;
       if (!writer_->publish_end_of_data()) return Step::kNeedsEntry;
       ended_ = true;
       return Step::kProgress;

@@ -123,6 +123,7 @@ class Consumer {
   std::unique_ptr<Lanes> lanes_;
   StepNews news_;
   std::vector<StepReport> told_;
+  TimePoint told_at_{};
 
   std::deque<Leased> leased_;  ///< not begun
   std::uint32_t lease_ahead_;

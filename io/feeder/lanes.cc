@@ -78,6 +78,9 @@ void Lanes::begin_pass() {
     lane.gave = true;
     lane.over = at.rows == 0 && at.split % lane.splits == 0;
     lane.discard = 0;
+    // It has begun anew: what it gives from here on makes the pass no longer.
+    lane.wrapped = at.split > lane.splits || (at.split == lane.splits && at.rows > 0);
+    lane.total = lane.given;
   }
 }
 
@@ -90,6 +93,11 @@ bool Lanes::all_through() const {
 bool Lanes::ready(const Lane& lane) const {
   if (lane.batcher->full_batch()) return true;
   return lane.over && !lane.batcher->empty() && of_.spec.ends != Ends::kDrop;
+}
+
+/// More of it is to be read, or thrown away.
+bool Lanes::unread(const Lane& lane) const {
+  return !settled(lane) || (lane.discard > 0 && ready(lane));
 }
 
 /// So many batches of the pass it has for certain, those before this one included.
@@ -137,6 +145,7 @@ StepReport Lanes::report() const {
         plan_->step_from(rank_, of_.spec.skip_batches + of_.spec.take_batches);
     if (report.steps >= most) report = {pass_, most, true};
   }
+  report.steps -= std::min(report.steps, first_step());
   return report;
 }
 
@@ -173,10 +182,11 @@ Lanes::Next Lanes::next(const StepNews& news) {
       ++step_;
       continue;
     }
+    for (Lane& one : lanes_)
+      if (settled(one) && !ready(one)) one.discard = 0;  // there is no more to throw away
     reading_ = static_cast<std::size_t>(step_ % lanes_.size());
-    if (!settled(lane) || (lane.discard > 0 && ready(lane))) return Next::kRead;
+    if (unread(lane)) return Next::kRead;
     const bool has = ready(lane);
-    if (!has) lane.discard = 0;  // there is no more to throw away
     if (ends == Ends::kUneven) {
       if (has) return Next::kBatch;
       if (std::all_of(lanes_.begin(), lanes_.end(),
@@ -195,7 +205,7 @@ Lanes::Next Lanes::next(const StepNews& news) {
         return Next::kPassEnd;
       case StepVerdict::kWait:
         for (std::size_t i = 0; i < lanes_.size(); ++i)  // what is read may end it
-          if (!settled(lanes_[i])) {
+          if (unread(lanes_[i])) {
             reading_ = i;
             return Next::kRead;
           }
@@ -208,7 +218,8 @@ Lanes::Next Lanes::next(const StepNews& news) {
 StepVerdict Lanes::verdict(const StepNews& news) const {
   const StepNews alone{
       pass_, own_.steps, own_.steps, own_.ended ? own_.steps : ~std::uint64_t{0}, own_.ended, true};
-  return step_verdict(of_.spec.ends, step_, own_, plan_->world() == 1 ? alone : news);
+  return step_verdict(of_.spec.ends, step_ - first_step(), own_,
+                      plan_->world() == 1 ? alone : news);
 }
 
 /// The step of a lane that has no batch left.

@@ -56,7 +56,8 @@ class Lanes {
   void end_pass();
   std::uint32_t pass() const { return pass_; }
 
-  /// The pass before and this one: what to tell the job. Empty where nobody has to hear of it.
+  /// The pass before and this one: what to tell the job, in steps behind those that are skipped.
+  /// Empty where nobody has to hear of it.
   std::vector<StepReport> reports() const;
 
  private:
@@ -79,13 +80,14 @@ class Lanes {
     std::uint64_t given = 0;    ///< its batches before this one, in the pass
     std::uint64_t discard = 0;  ///< so many to throw away
     bool gave = false;          ///< a row, in this pass
-    bool wrapped = false;       ///< began anew; then `total` is what it had
+    bool wrapped = false;       ///< began anew; then `total` is what it had, or gave until then
     std::uint64_t total = 0;
   };
   Lanes(const Of& of, SplitTable splits, std::uint32_t rank);
   void begin_pass();
   std::uint64_t first_step() const { return plan_->step_from(rank_, of_.spec.skip_batches); }
   bool ready(const Lane& lane) const;
+  bool unread(const Lane& lane) const;
   bool settled(const Lane& lane) const { return lane.over || lane.batcher->full_batch(); }
   std::uint64_t known(const Lane& lane) const;
   bool exact(const Lane& lane) const;

@@ -248,6 +248,62 @@ TEST_F(FeederLanes, SkipAndTakeCutEveryPass) {
   }
 }
 
+TEST_F(FeederLanes, PassesEndTogetherAlsoWhereLanesEndWithinWhatIsSkipped) {
+  write_rows({300, 0, 211, 90});
+  serve(1);
+  const std::size_t batches = lockstep().size();
+  ASSERT_GT(batches, 80u);
+  for (const std::uint64_t skip : {batches - 20, batches - 8, batches - 1, batches + 30}) {
+    spec_.skip_batches = skip;
+    spec_.ends = Ends::kUneven;
+    serve(1);
+    const auto expected = rows_of(lockstep());
+    for (const Ends ends : {Ends::kDrop, Ends::kPad, Ends::kWrap})
+      for (const std::uint32_t world : {1u, 3u}) {
+        spec_.ends = ends;
+        serve(world);
+        const auto got = rows_of(lockstep());
+        std::set<std::size_t> steps;
+        for (const Reader& reader : readers_) {
+          EXPECT_TRUE(reader.ended) << "skip " << skip;
+          steps.insert(reader.batches.size());
+        }
+        EXPECT_EQ(steps.size(), 1u) << "skip " << skip << " of " << world;
+        if (ends == Ends::kPad) {
+          EXPECT_EQ(got, expected) << "skip " << skip << " of " << world;
+        }
+      }
+  }
+}
+
+TEST_F(FeederLanes, ACommitAmongStepsThatWrapMakesNoPassLonger) {
+  write_rows({10, 100, 60});  // a file each: the first begins anew seven times
+  spec_.mode = Mode::kStatic;
+  spec_.static_by = StaticBy::kFiles;
+  spec_.ends = Ends::kWrap;
+  serve(3);
+  (void)lockstep();
+  std::vector<std::vector<std::pair<std::uint32_t, Batch>>> expected;
+  for (const Reader& reader : readers_) {
+    EXPECT_EQ(reader.batches.size(), 15u);
+    expected.push_back(reader.batches);
+  }
+  for (int stop = 0; stop <= 15; ++stop) {
+    serve(3);
+    (void)lockstep(stop);
+    const auto state = commit();
+    ASSERT_TRUE(state) << state.error().to_string();
+    const auto before = std::move(readers_);
+    serve(3, *state);
+    (void)lockstep();
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      auto all = before[rank].batches;
+      all.insert(all.end(), readers_[rank].batches.begin(), readers_[rank].batches.end());
+      EXPECT_EQ(all, expected[rank]) << "rank " << rank << " after " << stop << " steps";
+    }
+  }
+}
+
 TEST_F(FeederLanes, StaticPartsAreTheSameInEveryPassAndGoOnAfterACommit) {
   write_rows({120, 80, 200, 40});
   spec_.mode = Mode::kStatic;

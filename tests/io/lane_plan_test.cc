@@ -156,6 +156,24 @@ TEST(LanePlan, RefusesConsumersThatCannotShareTheLanes) {
   EXPECT_FALSE(LanePlan::make(spec(Mode::kDeterministic, true, kLanesMax + 1), *splits, 1));
 }
 
+TEST(LanePlan, RefusesToDropEveryStepBecauseOneLaneHasNone) {
+  for (const Mode mode : {Mode::kDeterministic, Mode::kStatic}) {
+    InputSpec input = spec(mode);
+    input.ends = Ends::kDrop;
+    const auto few = SplitTable::make({{"/a", 50, "e"}, {"/b", 0, "e"}}, 10);
+    const auto plan = LanePlan::make(input, *few, 2);
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, Errc::kFailedPrecondition);
+    EXPECT_NE(plan.error().context.find("has none of the 5 splits"), std::string::npos)
+        << plan.error().context;
+    EXPECT_TRUE(LanePlan::make(input, *SplitTable::make({{"/a", 0, "e"}}, 10), 2)) << "no data";
+    const auto enough = SplitTable::make({{"/a", 500, "e"}, {"/b", 500, "e"}}, 10);
+    EXPECT_TRUE(LanePlan::make(input, *enough, 2));
+    input.ends = Ends::kPad;
+    EXPECT_TRUE(LanePlan::make(input, *few, 2));
+  }
+}
+
 TEST(SplitTable, DeterministicInputsAreCutSoThatALaneHasManySplits) {
   InputSpec input = spec(Mode::kDeterministic, true, 24);
   input.split_bytes = 4u << 20;

@@ -518,6 +518,19 @@ TEST(LedgerCore, AStaticCommitIsOfThatManyConsumers) {
   EXPECT_EQ(ledger.start("train", worker(0), 3).error().code, Errc::kFailedPrecondition);
 }
 
+TEST(LedgerCore, PassesOfTwoRolesDoNotEndTogether) {
+  InputSpec input = lanes(Mode::kDeterministic);
+  input.ends = Ends::kDrop;
+  LedgerCore ledger({input});
+  ASSERT_TRUE(ledger.set_files("train", {{"/a", 1u << 20, "e"}}));
+  ASSERT_TRUE(ledger.steps("train", worker(0), 1, {{0, 5, false}}));
+  const TaskId other{JobId(1), "evaluator", 3, Generation(1)};
+  const auto news = ledger.steps("train", other, 4, {{0, 5, false}});
+  ASSERT_FALSE(news);
+  EXPECT_EQ(news.error().code, Errc::kFailedPrecondition);
+  EXPECT_NE(news.error().context.find("role evaluator cannot read it too"), std::string::npos);
+}
+
 TEST(LedgerCore, ACursorThatCannotBeIsRefused) {
   LedgerCore ledger({lanes(Mode::kDeterministic)});
   ASSERT_TRUE(ledger.set_files("train", three_files()));

@@ -103,5 +103,23 @@ TEST(StepGate, WhatIsKnownOnlyGrowsAndNobodyWaitsForWhoIsGone) {
   EXPECT_EQ(gate.news(0), (StepNews{0, 0, 0, kNone, false})) << "forgotten";
 }
 
+TEST(StepGate, WhoLeavesInTheMiddleOfAPassHoldsUpNobody) {
+  StepGate gate(3);
+  gate.report(0, {0, 9, true});
+  gate.report(1, {0, 8, true});
+  gate.report(2, {0, 5, false});
+  EXPECT_EQ(gate.news(0), (StepNews{0, 5, 9, 8, false, true}));
+  gate.gone(2);
+  const StepNews news{0, 8, 9, 8, true, true};
+  EXPECT_EQ(gate.news(0), news);
+  EXPECT_EQ(step_verdict(Ends::kDrop, 7, {0, 9, true}, news), StepVerdict::kGive);
+  EXPECT_EQ(step_verdict(Ends::kDrop, 8, {0, 9, true}, news), StepVerdict::kEnd);
+  EXPECT_EQ(step_verdict(Ends::kPad, 8, {0, 8, true}, news), StepVerdict::kFill);
+  EXPECT_EQ(step_verdict(Ends::kPad, 9, {0, 8, true}, news), StepVerdict::kEnd);
+  gate.report(0, {1, 1, false});
+  gate.report(1, {1, 2, false});
+  EXPECT_EQ(gate.news(1).least, 1u) << "nor in the next one";
+}
+
 }  // namespace
 }  // namespace dlrun::io
