@@ -23,42 +23,12 @@
 
 #include "runtime/base/rng.h"
 #include "tests/node/process.h"
+#include "tests/node/processes.h"
 
 namespace dlrun::node {
 namespace {
 
 using nlohmann::json;
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-struct Running {
-  pid_t pid = 0;
-  std::string cmdline;  ///< words separated by NUL
-};
-
-/// Processes that carry `folder` in their command line, environment or working directory, but for
-/// `except`.
-std::vector<Running> processes_of(const std::string& folder, const std::vector<pid_t>& except) {
-  std::vector<Running> out;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const pid_t pid = std::atoi(entry.path().filename().c_str());
-    if (pid <= 0 || pid == ::getpid() ||
-        std::find(except.begin(), except.end(), pid) != except.end())
-      continue;
-    const std::string cmdline = text_of(entry.path() / "cmdline");
-    std::error_code gone;
-    const std::string cwd = std::filesystem::read_symlink(entry.path() / "cwd", gone);
-    if (cmdline.find(folder) != std::string::npos || cwd.find(folder) != std::string::npos ||
-        text_of(entry.path() / "environ").find(folder) != std::string::npos)
-      out.push_back({pid, cmdline});
-  }
-  return out;
-}
 
 /// What the process holds open, by kind: "socket" or "anon_inode" 12 times, a file once.
 std::map<std::string, int> descriptors(pid_t pid) {
@@ -105,16 +75,6 @@ std::string zombies_of(const std::vector<pid_t>& parents) {
       out += " zombie " + stat.substr(0, name_end + 1);
   }
   return out;
-}
-
-template <class F>
-bool within(Duration limit, F done) {
-  const auto until = std::chrono::steady_clock::now() + limit;
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
 }
 
 const std::vector<std::string> kLost = {"--suspect-ms", "1500", "--lost-ms", "20000"};
@@ -234,10 +194,6 @@ class Kill : public ::testing::TestWithParam<std::string> {
   }
 
   std::vector<Running> others() { return processes_of(cluster() / "", world_->daemons()); }
-  static bool is_feeder(const Running& p) { return p.cmdline.find("feeder") != std::string::npos; }
-  static bool is_shim(const Running& p) {
-    return p.cmdline.find("dlrun-shim") != std::string::npos;
-  }
 
   void expect_quiet() {
     std::string left;
