@@ -13,7 +13,9 @@ namespace dlrun::bench {
 namespace {
 
 constexpr std::size_t kRowBytes = 2 * SparseRoof::kDim * sizeof(float);
-constexpr std::uint32_t kWave = 32;
+/// Keys from the fetch of an index line to the look at it, and from there to the work.
+constexpr std::size_t kAhead = 8;
+constexpr std::size_t kRing = 2 * kAhead;
 
 void adagrad(float* row, const float* g, __m256 rate, __m256 epsilon) {
   for (int half = 0; half < 2; ++half) {
@@ -55,46 +57,36 @@ std::uint32_t SparseRoof::find(std::uint64_t key) const noexcept {
 }
 
 template <class Work>
-void SparseRoof::waves(std::span<const std::uint64_t> keys, Work work) const {
+void SparseRoof::in_a_pipe(std::span<const std::uint64_t> keys, std::size_t lines,
+                           Work work) const {
   const auto* entries = reinterpret_cast<const Entry*>(index_.data());
   const std::size_t n = keys.size();
-  std::uint32_t found[2][kWave];
-  const auto size_of = [&](std::size_t wave) {
-    return std::min<std::size_t>(kWave, n - std::min(n, wave * kWave));
+  std::uint32_t found[kRing];
+  const auto fetch = [&](std::size_t i) { __builtin_prefetch(entries + home(keys[i])); };
+  const auto look = [&](std::size_t i) {
+    const std::uint32_t row_of_key = found[i % kRing] = find(keys[i]);
+    const std::byte* row = rows_.data() + row_of_key * kRowBytes;
+    __builtin_prefetch(row, 1);
+    if (lines > 1) __builtin_prefetch(row + 64, 1);
   };
-  const auto fetch = [&](std::size_t wave) {
-    for (std::size_t i = 0; i < size_of(wave); ++i)
-      __builtin_prefetch(entries + home(keys[wave * kWave + i]));
-  };
-  const auto look = [&](std::size_t wave) {
-    for (std::size_t i = 0; i < size_of(wave); ++i) {
-      found[wave % 2][i] = find(keys[wave * kWave + i]);
-      const std::byte* row = rows_.data() + found[wave % 2][i] * kRowBytes;
-      __builtin_prefetch(row, 1);
-      __builtin_prefetch(row + 64, 1);
-    }
-  };
-  fetch(0);
-  look(0);
-  fetch(1);
-  for (std::size_t wave = 0; wave * kWave < n; ++wave) {
-    look(wave + 1);
-    fetch(wave + 2);
-    for (std::size_t i = 0; i < size_of(wave); ++i)
-      work(wave * kWave + i,
-           reinterpret_cast<float*>(rows_.data() + found[wave % 2][i] * kRowBytes));
+  for (std::size_t i = 0; i < std::min(n, 2 * kAhead); ++i) fetch(i);
+  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) look(i);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i + 2 * kAhead < n) fetch(i + 2 * kAhead);
+    if (i + kAhead < n) look(i + kAhead);
+    work(i, reinterpret_cast<float*>(rows_.data() + found[i % kRing] * kRowBytes));
   }
 }
 
 void SparseRoof::push(std::span<const std::uint64_t> keys, const float* grads, float rate,
                       float epsilon) {
-  waves(keys, [&](std::size_t i, float* row) {
+  in_a_pipe(keys, 2, [&](std::size_t i, float* row) {
     adagrad(row, grads + i * kDim, _mm256_set1_ps(rate), _mm256_set1_ps(epsilon));
   });
 }
 
 void SparseRoof::pull(std::span<const std::uint64_t> keys, float* out) const {
-  waves(keys, [&](std::size_t i, const float* row) {
+  in_a_pipe(keys, 1, [&](std::size_t i, const float* row) {
     std::memcpy(out + i * kDim, row, kDim * sizeof(float));
   });
 }

@@ -1,9 +1,9 @@
 #pragma once
 /// bench/roofs/sparse.h: the best we know for rows of dim 16 with Adagrad on one core, with nothing
 /// around it: no inserts, versions, slots, log or policies. Index: key and row side by side, half
-/// full, linear probing; row: 16 weights, 16 accumulators, 128 bytes; huge pages; waves of 32, the
-/// next ones fetched while one is at work. AVX2. What a parameter server's figures are held
-/// against.
+/// full, linear probing; row: 16 weights, 16 accumulators, 128 bytes; huge pages; the index line of
+/// a key is fetched 16 keys ahead, the lines of its row that are needed 8 ahead. AVX2. What a
+/// parameter server's figures are held against.
 
 #include <cstdint>
 #include <span>
@@ -30,7 +30,7 @@ class SparseRoof {
   std::size_t home(std::uint64_t key) const noexcept;
   std::uint32_t find(std::uint64_t key) const noexcept;
   template <class Work>
-  void waves(std::span<const std::uint64_t> keys, Work work) const;
+  void in_a_pipe(std::span<const std::uint64_t> keys, std::size_t lines, Work work) const;
 
   std::uint32_t shift_;
   std::size_t mask_;

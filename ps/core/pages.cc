@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <new>
 #include <utility>
 
@@ -12,7 +11,7 @@
 namespace dlrun::ps {
 namespace {
 constexpr std::size_t kHuge = 2u << 20;
-constexpr std::size_t kChunkMax = 32u << 20;
+constexpr std::uint32_t kLog2ChunkMax = 25;
 }  // namespace
 
 Pages::Pages(std::size_t bytes, bool small_first) : size_(bytes) {
@@ -51,45 +50,49 @@ Pages& Pages::operator=(Pages&& other) noexcept {
 void* PowerPool::take(std::uint32_t log2_bytes) {
   log2_bytes = std::max(log2_bytes, kLog2Min);
   DLRUN_ASSERT(log2_bytes <= kLog2Max);
-  const std::size_t bytes = std::size_t{1} << log2_bytes;
-  for (std::uint32_t k = log2_bytes; k <= kLog2Max; ++k) {
-    Free* block = free_[k];
-    if (block == nullptr) continue;
-    free_[k] = block->next;
-    while (k > log2_bytes) {  // the upper half of it goes back, and so on
-      --k;
-      give_back(reinterpret_cast<std::byte*>(block) + (std::size_t{1} << k), k);
-    }
-    return block;
+  std::uint32_t k = log2_bytes;
+  while (k <= kLog2Max && free_[k].empty()) ++k;
+  if (k > kLog2Max) {
+    grow(log2_bytes);
+    k = log2_bytes;
+    while (free_[k].empty()) ++k;
   }
-  if (left_ < bytes) grow(log2_bytes);
-  void* block = at_;
-  at_ += bytes;
-  left_ -= bytes;
-  cut_ += bytes;
+  std::byte* block = *free_[k].begin();
+  free_[k].erase(free_[k].begin());
+  while (k > log2_bytes) {  // the upper half of it goes back, and so on
+    --k;
+    free_[k].insert(block + (std::size_t{1} << k));
+  }
+  Chunk& chunk = chunk_of(block);
+  const std::size_t end =
+      static_cast<std::size_t>(block - chunk.pages.data()) + (std::size_t{1} << log2_bytes);
+  if (end > chunk.used) {
+    used_ += end - chunk.used;
+    chunk.used = end;
+  }
   return block;
 }
 
-void PowerPool::give_back(void* block, std::uint32_t log2_bytes) noexcept {
-  log2_bytes = std::max(log2_bytes, kLog2Min);
-  auto* free = static_cast<Free*>(block);
-  free->next = free_[log2_bytes];
-  free_[log2_bytes] = free;
+void PowerPool::give_back(void* memory, std::uint32_t log2_bytes) {
+  auto* block = static_cast<std::byte*>(memory);
+  std::uint32_t k = std::max(log2_bytes, kLog2Min);
+  const Chunk& chunk = chunk_of(block);
+  std::byte* const begin = chunk.pages.data();
+  for (; k < chunk.log2_bytes; ++k) {
+    const std::size_t other = static_cast<std::size_t>(block - begin) ^ std::size_t{1} << k;
+    if (free_[k].erase(begin + other) == 0) break;
+    block = std::min(block, begin + other);
+  }
+  free_[k].insert(block);
 }
 
 void PowerPool::grow(std::uint32_t log2_bytes) {
-  while (left_ >= std::size_t{1} << kLog2Min) {  // the rest of the old chunk, in powers of two
-    const auto k = static_cast<std::uint32_t>(std::bit_width(left_) - 1);
-    give_back(at_, k);
-    at_ += std::size_t{1} << k;
-    left_ -= std::size_t{1} << k;
-    cut_ += std::size_t{1} << k;
-  }
-  const std::size_t bytes = std::max(next_chunk_, std::size_t{1} << log2_bytes);
-  chunks_.emplace_back(bytes, false);
-  next_chunk_ = std::min(kChunkMax, next_chunk_ * 2);
-  at_ = chunks_.back().data();
-  left_ = bytes;
+  const std::uint32_t k = std::max(log2_next_, log2_bytes);
+  log2_next_ = std::min(kLog2ChunkMax, log2_next_ + 1);
+  Pages pages(std::size_t{1} << k, false);
+  std::byte* const begin = pages.data();
+  chunks_.emplace(begin, Chunk{std::move(pages), k, 0});
+  free_[k].insert(begin);
 }
 
 }  // namespace dlrun::ps

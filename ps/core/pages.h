@@ -7,7 +7,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <iterator>
+#include <map>
+#include <set>
 
 namespace dlrun::ps {
 
@@ -31,29 +33,32 @@ class Pages {
   std::size_t size_ = 0;
 };
 
-/// Blocks of 2^k bytes, 64 B to 1 GiB, cut from growing mappings; a block that comes back is used
-/// again, whole or in halves. What it hands out is not zeroed.
+/// Blocks of 2^k bytes, 64 B to 1 GiB, cut from growing mappings, at multiples of their size from
+/// where a mapping begins; a block that comes back is used again: whole, in halves, or with its
+/// other half once that has come back too. What it hands out is not zeroed.
+/// Source: Knowlton, CACM 1965 (buddies).
 class PowerPool {
  public:
   void* take(std::uint32_t log2_bytes);
-  void give_back(void* block, std::uint32_t log2_bytes) noexcept;
-  /// Of all that it has ever cut.
-  std::uint64_t bytes() const noexcept { return cut_; }
+  void give_back(void* block, std::uint32_t log2_bytes);
+  /// Of all that it has ever handed out at once, and the gaps between.
+  std::uint64_t bytes() const noexcept { return used_; }
 
  private:
   static constexpr std::uint32_t kLog2Min = 6;
   static constexpr std::uint32_t kLog2Max = 30;
-  struct Free {
-    Free* next;
+  struct Chunk {
+    Pages pages;
+    std::uint32_t log2_bytes;
+    std::size_t used;  ///< from its begin to the end of what was ever handed out
   };
+  Chunk& chunk_of(std::byte* block) { return std::prev(chunks_.upper_bound(block))->second; }
   void grow(std::uint32_t log2_bytes);
 
-  std::vector<Pages> chunks_;
-  std::byte* at_ = nullptr;  ///< the rest of the last chunk
-  std::size_t left_ = 0;
-  std::size_t next_chunk_ = 64 << 10;
-  std::uint64_t cut_ = 0;
-  std::array<Free*, kLog2Max + 1> free_{};
+  std::map<std::byte*, Chunk> chunks_;  ///< by where they begin
+  std::uint32_t log2_next_ = 16;
+  std::uint64_t used_ = 0;
+  std::array<std::set<std::byte*>, kLog2Max + 1> free_;  ///< the lowest goes first
 };
 
 }  // namespace dlrun::ps

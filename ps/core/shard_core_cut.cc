@@ -391,7 +391,7 @@ Status ShardCore::restore_block(std::size_t part, const BlockHeader& header, std
                  std::to_string(schema.rows));
     if (row.version > log_sequence_)
       return bad("key " + std::to_string(row.key) + " has a version from after the cut");
-    if (table->rows().find(row.key) != kNoRow)
+    if (table->rows().find(row.key))
       return bad("key " + std::to_string(row.key) + " a second time");
     table->restore_row(row, restore_->parts[part].shift_s);
   }

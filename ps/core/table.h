@@ -6,8 +6,9 @@
 /// step is made with the sum: what arrived when plays no part. (kAssign: the last in that order is
 /// set.)
 ///
-/// A batch goes in waves of 32 keys, three under way at a time: the index lines of one are fetched
-/// while the rows of the one before are found and fetched and those of the first take their step.
+/// A batch goes through a pipe: the index line of a key is fetched 16 keys before its step, the row
+/// is found and fetched 8 before. So some lines of memory are under way at all times, and no more
+/// than the core can have.
 /// Words of a row: weights (f32, or two halves a word), then state.
 /// Admission, eviction: ps/core/msg.h. Rows go at the end of an apply(), never within it.
 /// Threads: single owner.
@@ -49,7 +50,7 @@ struct TableImage {
     std::uint64_t key = 0;
     std::uint64_t version = 0;
     std::uint32_t last_use_s = 0;
-    std::uint32_t frequency = 0;
+    std::uint32_t frequency = 0;  ///< 0 but for Eviction::kLfu
     friend bool operator==(const Row&, const Row&) = default;
   };
   std::vector<Row> rows;
@@ -161,11 +162,14 @@ class TableState {
   std::uint64_t digest() const;
 
  private:
-  static constexpr std::uint32_t kWave = 32;
+  static constexpr std::uint32_t kWave = 8;
 
-  bool expired(const RowHeader& header, std::uint32_t now_s) const noexcept {
-    return schema_.ttl_s != 0 && now_s > header.last_use_s &&
-           now_s - header.last_use_s > schema_.ttl_s;
+  using Place = RowStore::Place;
+
+  bool expired(Place row, std::uint32_t now_s) const noexcept {
+    if (schema_.ttl_s == 0) return false;
+    const std::uint32_t last_use_s = rows_.last_use_s(row);
+    return now_s > last_use_s && now_s - last_use_s > schema_.ttl_s;
   }
   bool admits(std::uint64_t key, std::uint64_t hash, std::uint64_t version);
   void birth(std::uint64_t key, RowId row);
@@ -173,7 +177,8 @@ class TableState {
   void read_row(RowId row, float* out) const noexcept;
   void read_missing(std::uint64_t key, float* out) const noexcept;
   void evict(std::size_t touched, std::uint32_t now_s);
-  void evict_row(RowId row);
+  void evict_row(Place row);
+  void clear_row(std::uint64_t key, RowId row);
   void erase_kept(std::uint32_t slot);
   void take_rates_until(std::uint64_t clock);
   void close_to(std::uint64_t clock, std::uint64_t version, std::uint32_t now_s);
@@ -187,12 +192,13 @@ class TableState {
   }
   // Of an apply(): at its begin, for each key before anything changes, and before evict().
   void fork_begin(Side side);
-  void fork_key(std::uint64_t key, std::uint64_t hash, RowId row, const float* grad);
+  void fork_key(std::uint64_t hash, Place row, const float* grad);
   void fork_end(std::uint64_t version, std::uint32_t now_s);
-  bool absence_is_forked(std::uint64_t key, std::uint64_t hash) const;
-  std::uint32_t fork_of_birth(std::uint64_t key, std::uint64_t hash) const;
-  void fork_eviction(RowId row);
-  void copy_aside(RowId row, std::uint64_t hash);
+  bool absence_is_forked(std::uint64_t hash) const;
+  void fork_birth(std::uint64_t hash, RowId row);
+  void fork_eviction(Place row);
+  void fork_gone(RowId row);
+  void copy_aside(Place row);
   void copy_sightings_aside(std::uint32_t slot);
 
   TableSchema schema_;
@@ -207,9 +213,9 @@ class TableState {
   Combiner combiner_;
   std::vector<float> wide_;  ///< [kWave, dim]: half weights of a wave as floats
   std::vector<float> initial_;
-  std::vector<RowId> seen_by_hand_;
+  std::vector<Place> seen_by_hand_;
+  std::vector<std::uint64_t> victims_;  ///< evict(), by hash
   std::unique_ptr<Fork, DeleteFork> fork_;
-  std::uint32_t forks_ = 0;
   Stats stats_;
   bool watch_ = false;
   std::vector<std::uint64_t> evicted_;

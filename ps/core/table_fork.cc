@@ -4,7 +4,7 @@
 // The table itself goes on as ever. Of a key whose last word differs between the two, the other
 // word (the table without the pushes that are after) stands aside, in a table of the same schema.
 // A key is forked when
-//   it has a row here, and the row's header has this fork's number; or
+//   it has a row here, and the row's number is among the forked ones; or
 //   it has none here, and has one aside, or the sightings of its slot are aside.
 // A push that is after forks its keys first. One that is before goes to the table, and for those of
 // its keys that are forked also aside. A row that is born of a forked key is forked.
@@ -27,10 +27,16 @@ TableSchema schema_aside(TableSchema schema) {
 }  // namespace
 
 struct TableState::Fork {
-  Fork(const TableSchema& schema, std::uint32_t number_, std::uint64_t clock_)
-      : number(number_), clock(clock_), aside(schema_aside(schema)) {}
+  Fork(const TableSchema& schema, std::uint64_t clock_)
+      : clock(clock_), aside(schema_aside(schema)) {}
 
-  std::uint32_t number;
+  bool has(RowId row) const noexcept { return row < rows.size() && rows[row]; }
+  void set(RowId row, bool forked) {
+    if (forked && row >= rows.size()) rows.resize(std::max<std::size_t>(row + 1, 2 * rows.size()));
+    if (row < rows.size()) rows[row] = forked;
+  }
+
+  std::vector<bool> rows;  ///< of the table, by number: copied aside, or born of a forked key
   std::uint64_t clock;
   bool settled = false;
   Side side = Side::kBefore;  ///< of the push that is being applied
@@ -46,8 +52,7 @@ void TableState::DeleteFork::operator()(Fork* fork) const noexcept { delete fork
 
 void TableState::fork(std::uint64_t clock) {
   DLRUN_ASSERT(fork_ == nullptr);
-  if (++forks_ == 0) ++forks_;  // 0: of no fork
-  fork_.reset(new Fork(schema_, forks_, clock));
+  fork_.reset(new Fork(schema_, clock));
   fork_->aside.set_rate(rate());
 }
 
@@ -68,7 +73,7 @@ void TableState::drop_fork() noexcept { fork_.reset(); }
 
 std::uint64_t TableState::aside_bytes() const noexcept {
   if (fork_ == nullptr) return 0;
-  constexpr std::uint64_t kIndexBytes = 16;
+  constexpr std::uint64_t kIndexBytes = 32;
   return fork_->aside.rows_.rows() * (rows_.row_bytes() + kIndexBytes);
 }
 
@@ -77,25 +82,24 @@ void TableState::set_rate(float rate, Side side) noexcept {
   if (fork_ != nullptr && !fork_->settled && side == Side::kBefore) fork_->aside.set_rate(rate);
 }
 
-bool TableState::absence_is_forked(std::uint64_t key, std::uint64_t hash) const {
-  if (fork_->aside.rows_.rows() == 0) return fork_->sightings.test(slot_of_hash(hash));
-  return fork_->sightings.test(slot_of_hash(hash)) || fork_->aside.rows_.find(key, hash) != kNoRow;
+bool TableState::absence_is_forked(std::uint64_t hash) const {
+  if (fork_->sightings.test(slot_of_hash(hash))) return true;
+  return fork_->aside.rows_.rows() != 0 && fork_->aside.rows_.index().find(hash);
 }
 
-std::uint32_t TableState::fork_of_birth(std::uint64_t key, std::uint64_t hash) const {
-  return fork_->side == Side::kAfter || absence_is_forked(key, hash) ? fork_->number : 0;
+void TableState::fork_birth(std::uint64_t hash, RowId row) {
+  fork_->set(row, fork_->side == Side::kAfter || absence_is_forked(hash));
 }
 
-void TableState::copy_aside(RowId row, std::uint64_t hash) {
+void TableState::fork_gone(RowId row) { fork_->set(row, false); }
+
+void TableState::copy_aside(Place from) {
   RowStore& aside = fork_->aside.rows_;
-  RowHeader& from = rows_.header(row);
-  from.fork = fork_->number;
-  const RowId copy = aside.add(from.key, hash);
-  RowHeader& to = aside.header(copy);
-  to.version = from.version;
-  to.last_use_s = from.last_use_s;
-  to.frequency = from.frequency;
-  std::memcpy(aside.data(copy), rows_.data(row), rows_.words() * sizeof(float));
+  fork_->set(from.row(), true);
+  const Place copy = aside.add_hash(from.hash());
+  aside.set_stamp(copy, aside.stamps().take(rows_.version(from), rows_.last_use_s(from)));
+  aside.set_frequency(copy.row(), rows_.frequency(from.row()));
+  std::memcpy(aside.data(copy.row()), rows_.data(from.row()), rows_.words() * sizeof(float));
 }
 
 void TableState::copy_sightings_aside(std::uint32_t slot) {
@@ -112,22 +116,20 @@ void TableState::fork_begin(Side side) {
   fork_->grads.clear();
 }
 
-void TableState::fork_key(std::uint64_t key, std::uint64_t hash, RowId row, const float* grad) {
+void TableState::fork_key(std::uint64_t hash, Place row, const float* grad) {
   Fork& f = *fork_;
   const std::uint32_t slot = slot_of_hash(hash);
   if (f.written.test(slot)) return;
   if (f.side == Side::kAfter) {
-    if (row == kNoRow) {
+    if (!row) {
       if (counts_sightings()) copy_sightings_aside(slot);
-    } else if (rows_.header(row).fork != f.number) {
-      copy_aside(row, hash);
+    } else if (!f.has(row.row())) {
+      copy_aside(row);
     }
     return;
   }
-  const bool forked =
-      row == kNoRow ? absence_is_forked(key, hash) : rows_.header(row).fork == f.number;
-  if (!forked) return;
-  f.keys.push_back(key);
+  if (!(row ? f.has(row.row()) : absence_is_forked(hash))) return;
+  f.keys.push_back(key_of_hash(schema_.id, hash));
   f.grads.insert(f.grads.end(), grad, grad + schema_.dim);
 }
 
@@ -136,46 +138,37 @@ void TableState::fork_end(std::uint64_t version, std::uint32_t now_s) {
   if (!f.keys.empty()) f.aside.apply(f.keys, f.grads.data(), version, now_s);
 }
 
-void TableState::fork_eviction(RowId row) {
-  const RowHeader& header = rows_.header(row);
-  const std::uint64_t hash = rows_.hash(header.key);
-  if (fork_->side == Side::kBefore || header.fork == fork_->number ||
-      fork_->written.test(slot_of_hash(hash)))
+void TableState::fork_eviction(Place row) {
+  if (fork_->side == Side::kBefore || fork_->has(row.row()) ||
+      fork_->written.test(slot_of_hash(row.hash())))
     return;
-  copy_aside(row, hash);
+  copy_aside(row);
 }
 
 std::uint64_t TableState::write_slot(std::uint32_t slot, BlockBuilder& rows,
                                      BlockBuilder& sightings) {
   Fork& f = *fork_;
   DLRUN_ASSERT(f.settled && !f.written.test(slot));
-  struct Place {
+  struct Source {
     std::uint64_t key;
     const RowStore* store;
-    RowId row;
+    Place row;
   };
-  std::vector<Place> places;
+  std::vector<Source> places;
   places.reserve(rows_.rows_of_slot(slot) + f.aside.rows_.rows_of_slot(slot));
-  std::vector<RowId> ids;
-  ids.reserve(rows_.rows_of_slot(slot));
-  rows_.index().for_each(slot, [&](RowId row) {
-    ids.push_back(row);
-    rows_.prefetch(row);
-  });
-  for (const RowId row : ids) {
-    const RowHeader& header = rows_.header(row);
-    if (header.fork != f.number) places.push_back({header.key, &rows_, row});
+  for (const RowStore* store : {&rows_, &f.aside.rows_}) {
+    store->index().for_each(slot, [&](Place row) {
+      if (store == &rows_ && f.has(row.row())) return;
+      places.push_back({store->key(row), store, row});
+      store->prefetch(row.row());
+    });
   }
-  f.aside.rows_.index().for_each(slot, [&](RowId row) {
-    places.push_back({f.aside.rows_.header(row).key, &f.aside.rows_, row});
-  });
   std::sort(places.begin(), places.end(),
-            [](const Place& a, const Place& b) { return a.key < b.key; });
+            [](const Source& a, const Source& b) { return a.key < b.key; });
   rows.begin_rows(schema_.id, rows_.words());
-  for (const Place& place : places) {
-    const RowHeader& header = place.store->header(place.row);
-    rows.row(slot, {header.key, header.version, header.last_use_s, header.frequency,
-                    reinterpret_cast<const char*>(place.store->data(place.row))});
+  for (const auto& [key, store, row] : places) {
+    rows.row(slot, {key, store->version(row), store->last_use_s(row), store->frequency(row.row()),
+                    reinterpret_cast<const char*>(store->data(row.row()))});
   }
   if (counts_sightings()) {
     std::vector<SightingRecord> seen;
@@ -195,13 +188,12 @@ std::uint64_t TableState::write_slot(std::uint32_t slot, BlockBuilder& rows,
 }
 
 void TableState::restore_row(const RowRecord& record, std::int64_t shift_s) {
-  const RowId row = rows_.add(record.key);
-  RowHeader& header = rows_.header(row);
-  header.version = record.version;
-  header.last_use_s = static_cast<std::uint32_t>(
+  const Place row = rows_.add(record.key);
+  const auto last_use_s = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(std::int64_t{record.last_use_s} + shift_s, 0, 0xffffffff));
-  header.frequency = record.frequency;
-  std::memcpy(rows_.data(row), record.data, rows_.words() * sizeof(float));
+  rows_.set_stamp(row, rows_.stamps().take(record.version, last_use_s));
+  rows_.set_frequency(row.row(), record.frequency);
+  std::memcpy(rows_.data(row.row()), record.data, rows_.words() * sizeof(float));
 }
 
 void TableState::restore_sighting(const SightingRecord& s) {

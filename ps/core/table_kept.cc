@@ -113,11 +113,11 @@ TableImage TableState::export_slot(std::uint32_t slot) const {
                    .clocks = clocks_.list()};
   const std::size_t words = rows_.words();
   for (const std::uint64_t key : keys_of_slot(slot, 0, rows_.rows())) {
-    const RowId row = rows_.find(key);
-    const RowHeader& header = rows_.header(row);
-    image.rows.push_back({key, header.version, header.last_use_s, header.frequency});
+    const Place row = rows_.find(key);
+    image.rows.push_back(
+        {key, rows_.version(row), rows_.last_use_s(row), rows_.frequency(row.row())});
     image.data.resize(image.data.size() + words);
-    std::memcpy(image.data.data() + image.data.size() - words, rows_.data(row), words * 4);
+    std::memcpy(image.data.data() + image.data.size() - words, rows_.data(row.row()), words * 4);
   }
   rows_.index().for_each_sighting(slot, [&](std::uint32_t fingerprint, std::uint32_t count) {
     image.sightings.emplace_back(fingerprint, count);
@@ -137,12 +137,10 @@ void TableState::import_slot(std::uint32_t slot, const TableImage& image, std::u
   DLRUN_ASSERT(rows_.rows_of_slot(slot) == 0);
   const std::size_t words = rows_.words();
   for (std::size_t i = 0; i < image.rows.size(); ++i) {
-    const RowId row = rows_.add(image.rows[i].key);
-    std::memcpy(rows_.data(row), image.data.data() + i * words, words * 4);
-    RowHeader& header = rows_.header(row);
-    header.version = version;
-    header.last_use_s = image.rows[i].last_use_s;
-    header.frequency = image.rows[i].frequency;
+    const Place row = rows_.add(image.rows[i].key);
+    std::memcpy(rows_.data(row.row()), image.data.data() + i * words, words * 4);
+    rows_.set_stamp(row, rows_.stamps().take(version, image.rows[i].last_use_s));
+    rows_.set_frequency(row.row(), image.rows[i].frequency);
   }
   for (const auto& [fingerprint, count] : image.sightings)
     rows_.index().add_sightings(slot, fingerprint, count);

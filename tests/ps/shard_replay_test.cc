@@ -57,7 +57,7 @@ std::vector<TableSchema> schemas() {
   chance.admission_p = 0.5f;
   TableSchema& lru = add(Consistency::kAsp, 2);
   lru.eviction = Eviction::kLru;
-  lru.budget_bytes = 800;
+  lru.budget_bytes = 400;
   TableSchema& seen = add(Consistency::kBsp, 2);
   seen.admission = Admission::kSightings;
   seen.admission_n = 2;

@@ -177,7 +177,7 @@ TEST(SlotMove, ATableThatComesWithASlotGoesOnEvictingWhereItWas) {
   HandShard to(1, map, ShardId{1});
   TableSchema schema = sum_table(Consistency::kAsp);
   schema.eviction = Eviction::kLru;
-  schema.budget_bytes = 8000;
+  schema.budget_bytes = 3600;
   from.create(schema);
   std::uint64_t key = 0;
   for (std::uint64_t sequence = 1; sequence <= 300; ++key) {

@@ -54,9 +54,9 @@ const Policy kPolicies[] = {
        s.eviction = Eviction::kTtl;
        s.ttl_s = kTtl;
      })},
-    {"lru", with([](TableSchema& s) {
-       s.eviction = Eviction::kLru;
-       s.budget_bytes = 20'000;  // some 250 rows of 300 keys
+    {"lfu", with([](TableSchema& s) {
+       s.eviction = Eviction::kLfu;
+       s.budget_bytes = 24'000;  // some 250 rows of 300 keys
      })},
 };
 
@@ -299,14 +299,17 @@ TEST(ForkedTable, ABspTableIsCutBetweenTwoClocksThatCloseAtOnce) {
 }
 
 TEST(ForkedTable, ARestoredRowIsAsOldAsItWas) {
-  TableState table(base());
+  TableState table(with([](TableSchema& s) {
+    s.eviction = Eviction::kLfu;
+    s.budget_bytes = 1 << 20;
+  }));
   const float data[2 * kDim] = {};
   const auto restore = [&](std::uint64_t key, std::uint32_t last_use_s, std::int64_t shift_s) {
     table.restore_row({key, 77, last_use_s, 3, reinterpret_cast<const char*>(data)}, shift_s);
-    const RowHeader& header = table.rows().header(table.rows().find(key));
-    EXPECT_EQ(header.version, 77u);
-    EXPECT_EQ(header.frequency, 3u);
-    return header.last_use_s;
+    const RowStore::Place row = table.rows().find(key);
+    EXPECT_EQ(table.rows().version(row), 77u);
+    EXPECT_EQ(table.rows().frequency(row.row()), 3u);
+    return table.rows().last_use_s(row);
   };
   EXPECT_EQ(restore(1, 100, 50), 150u);
   EXPECT_EQ(restore(2, 100, -60), 40u);

@@ -122,12 +122,12 @@ const Policy kPolicies[] = {
     {"LruOf40Rows",
      [](TableSchema& s) {
        s.eviction = Eviction::kLru;
-       s.budget_bytes = 40 * (96 + 16);
+       s.budget_bytes = 40 * (64 + 32);
      }},
     {"LfuOf40Rows",
      [](TableSchema& s) {
        s.eviction = Eviction::kLfu;
-       s.budget_bytes = 40 * (96 + 16);
+       s.budget_bytes = 40 * (96 + 32);
      }},
     {"LruOf1RowSmallerThanABatch",
      [](TableSchema& s) {
@@ -138,7 +138,7 @@ const Policy kPolicies[] = {
      [](TableSchema& s) {
        s.dtype = Dtype::kBf16;
        s.eviction = Eviction::kLfu;
-       s.budget_bytes = 150 * (96 + 16);
+       s.budget_bytes = 150 * (64 + 32);
        s.ttl_s = 30;
        s.admission = Admission::kSightings;
        s.admission_n = 2;
@@ -164,8 +164,9 @@ TEST_P(Policies, AgreeWithAMapUnderRandomOperations) {
                        .consistency = Consistency::kAsp};
     kPolicies[GetParam()].set(schema);
     ASSERT_TRUE(validate(schema));
-    const std::uint64_t budget = schema.budget_bytes / (96 + 16);
     auto table = std::make_unique<TableState>(schema);
+    const std::uint64_t budget = schema.budget_bytes / (table->rows().row_bytes() + 32);
+    if (budget > 1) ASSERT_EQ(budget % 10, 0u) << "not the bytes of a row that were meant";
     table->watch_evictions();
     Model model(schema);
     std::uint32_t now = 1000;
@@ -269,7 +270,7 @@ TEST(Table, AGradientOfAKeyThatIsNotAdmittedIsConsumed) {
 TEST(Table, LargeBudgetsEvictWhatIsWorstAmongNeighbours) {
   TableSchema schema{.id = 9, .name = "t", .dim = 8, .consistency = Consistency::kAsp};
   schema.eviction = Eviction::kLru;
-  schema.budget_bytes = 10'000 * (64 + 16);
+  schema.budget_bytes = 10'000 * (32 + 32);
   TableState table(schema);
   table.watch_evictions();
   std::vector<std::uint64_t> keys(1);
@@ -291,7 +292,8 @@ TEST(Table, TablesMadeOfTheSameImagesEvictTheSameRowsHoweverTheyWereMade) {
   for (const Eviction eviction : {Eviction::kLru, Eviction::kLfu, Eviction::kTtl}) {
     TableSchema schema{.id = 9, .name = "t", .dim = 8, .consistency = Consistency::kAsp};
     schema.eviction = eviction;
-    if (eviction != Eviction::kTtl) schema.budget_bytes = 2000 * (64 + 16);
+    if (eviction == Eviction::kLru) schema.budget_bytes = 2000 * (32 + 32);
+    if (eviction == Eviction::kLfu) schema.budget_bytes = 2000 * (64 + 32);
     schema.ttl_s = 40;
     SplitMix64 rng(7);
     const auto some_keys = [&rng] {
