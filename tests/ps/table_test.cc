@@ -166,7 +166,9 @@ TEST_P(Policies, AgreeWithAMapUnderRandomOperations) {
     ASSERT_TRUE(validate(schema));
     auto table = std::make_unique<TableState>(schema);
     const std::uint64_t budget = schema.budget_bytes / (table->rows().row_bytes() + 32);
-    if (budget > 1) ASSERT_EQ(budget % 10, 0u) << "not the bytes of a row that were meant";
+    if (budget > 1) {
+      ASSERT_EQ(budget % 10, 0u) << "not the bytes of a row that were meant";
+    }
     table->watch_evictions();
     Model model(schema);
     std::uint32_t now = 1000;
