@@ -4,7 +4,7 @@
 //                                 and shard, over shared memory
 //   core_{push,pull}_100k         the same keys, straight into the shard's table: what the protocol
 //                                 has to come near to
-//   {push,pull}_4GiB_{uniform,zipf}  a table of 4 GiB (weights, state, headers), straight into the
+//   {push,pull}_4GiB_{uniform,zipf}  a table of 4 GiB (weights, state, index), straight into the
 //                                    shard's table
 #include <algorithm>
 #include <chrono>
