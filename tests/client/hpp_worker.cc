@@ -37,6 +37,14 @@ int main() {
     heavy.clock();
     expect(heavy.pull({3}) == std::vector<float>({want}), "momentum, and another rate");
   }
+  auto before = heavy.pull_async({3, 4});
+  auto push = heavy.push_async({4}, {2});
+  heavy.clock();
+  expect(before.wait_for({}) && push.wait_for({}), "clock() waits for what is under way");
+  expect(before.get() == std::vector<float>({-2.5F - 0.5F * 1.75F, 0}), "as it was when it began");
+  Pending after = heavy.pull_async({4}), none = heavy.pull_async({});
+  Pending moved_pull = std::move(after);
+  expect(moved_pull.get() == std::vector<float>({-1}) && none.get().empty(), "pull_async");
   std::uint64_t rows = 0;
   {
     Input input = task.input("dense");

@@ -109,6 +109,39 @@ struct TableOptions {
   }
 };
 
+/// A pull or push under way: given up when it dies before it has ended.
+class Pending {
+ public:
+  /// Of a pull; `begin` is given the arrays, which stay where they are.
+  template <class Begin>
+  Pending(std::vector<std::uint64_t> keys, std::vector<float> values, Begin begin)
+      : keys_(std::move(keys)), values_(std::move(values)) {
+    dlrun_pending* raw = nullptr;
+    check(begin(keys_, values_, &raw));
+    handle_ = Handle<dlrun_pending, dlrun_pending_close>(raw);
+  }
+  Pending(Pending&&) = default;
+  Pending& operator=(Pending&&) = delete;  // it would free arrays that are still written to
+
+  /// Waits for at most this long; throws what went wrong.
+  bool wait_for(Timeout timeout) {
+    int done = 0;
+    check(dlrun_pending_wait(handle_.get(), timeout.count() < 0 ? 0 : timeout.count(), &done));
+    return done != 0;
+  }
+  /// Waits. Of a pull: [keys, dim].
+  std::vector<float>& get() {
+    while (!wait_for(std::chrono::seconds(1))) {
+    }
+    return values_;
+  }
+
+ private:
+  std::vector<std::uint64_t> keys_;
+  std::vector<float> values_;
+  Handle<dlrun_pending, dlrun_pending_close> handle_;  ///< last: it goes before the arrays
+};
+
 class Table {
  public:
   Table(dlrun_session* session, const TableOptions& options)
@@ -151,6 +184,25 @@ class Table {
     expect(grads.size(), keys.size() * dim_);
     check(dlrun_table_push(handle_.get(), keys.data(), keys.size(), grads.data(), timeout.count()));
   }
+  /// They begin and return; what the pull sees is what it sees now, and clock() waits for both. So
+  /// the next batch's rows come while this one trains. `timeout`: of the whole call.
+  Pending pull_async(std::vector<std::uint64_t> keys, Timeout timeout = {}) {
+    const std::size_t count = keys.size() * dim_;
+    return {std::move(keys), std::vector<float>(count),
+            [&](auto& keys_of, auto& values, dlrun_pending** out) {
+              return dlrun_table_pull_async(handle_.get(), at(keys_of), keys_of.size(),
+                                            values.data(), timeout.count(), out);
+            }};
+  }
+  Pending push_async(std::vector<std::uint64_t> keys, std::vector<float> grads,
+                     Timeout timeout = {}) {
+    expect(grads.size(), keys.size() * dim_);
+    return {std::move(keys), std::move(grads),
+            [&](auto& keys_of, auto& values, dlrun_pending** out) {
+              return dlrun_table_push_async(handle_.get(), at(keys_of), keys_of.size(),
+                                            values.data(), timeout.count(), out);
+            }};
+  }
   /// [rows, dim] of a dense table
   std::vector<float> pull(Timeout timeout = {}) {
     std::vector<float> values(rows_ * dim_);
@@ -171,6 +223,11 @@ class Table {
   }
 
  private:
+  /// Never NULL: without keys that would be the whole of a dense table.
+  static const std::uint64_t* at(const std::vector<std::uint64_t>& keys) {
+    static constexpr std::uint64_t kNone = 0;
+    return keys.empty() ? &kNone : keys.data();
+  }
   static void expect(std::size_t got, std::size_t want) {
     if (got != want) {
       throw Failure(DLRUN_INVALID_ARGUMENT,
