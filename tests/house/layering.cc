@@ -23,6 +23,7 @@ constexpr std::array kLayers = {
     Layer{"runtime/base", 0},
     Layer{"scheduler/core", 1},
     Layer{"ps/core", 1},
+    Layer{"ps/pslite/core", 1},
     Layer{"io/core", 1},
     Layer{"runtime/cluster/core", 1},
     Layer{"runtime/os", 1},
@@ -39,6 +40,7 @@ constexpr std::array kLayers = {
     Layer{"io/pipe", 5},
     Layer{"ps/checkpoint", 5},
     Layer{"ps/client", 6},
+    Layer{"ps/pslite", 6},
     Layer{"runtime/actor", 7},
     Layer{"runtime/client", 7},
     Layer{"runtime/client/actor", 8},
@@ -101,13 +103,13 @@ bool may_use_caf(const std::string& folder) {
          });
 }
 
-/// Where the environment may be read: composition roots, among them the two ways into a user's
+/// Where the environment may be read: composition roots, among them the three ways into a user's
 /// process.
 bool is_composition_root(const std::string& path) {
   return path.ends_with("_main.cc") || path.ends_with("/main.cc") ||
          path.starts_with("launcher/") || path.starts_with("bench/") ||
          path.starts_with("examples/") || path == "runtime/client/c_abi.cc" ||
-         path == "runtime/client/actor/training_loop.cc";
+         path == "runtime/client/actor/training_loop.cc" || path == "ps/pslite/environment.cc";
 }
 
 std::optional<std::string> project_include_breach(const std::string& path,
