@@ -30,16 +30,17 @@ struct Row {
 /// Keys lie apart, so that every server has its share.
 Key KeyOf(int feature) { return ps::kMaxKey / kFeatures * feature; }
 
-float PlantedWeight(int feature) {
-  std::mt19937 random(static_cast<unsigned>(feature) + 1);
-  return std::normal_distribution<float>(0, 1)(random);
+std::vector<float> PlantedWeights() {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> weights(kFeatures);
+  for (float& weight : weights) weight = normal(random);
+  return weights;
 }
 
 float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-std::vector<Row> Draw(int n, unsigned seed) {
-  std::vector<float> planted(kFeatures);
-  for (int i = 0; i < kFeatures; ++i) planted[i] = PlantedWeight(i);
+std::vector<Row> Draw(const std::vector<float>& planted, int n, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_int_distribution<int> feature(0, kFeatures - 1);
   std::uniform_real_distribution<float> coin(0, 1);
@@ -90,7 +91,8 @@ std::vector<Key> KeysOf(const Row* rows, int n, std::unordered_map<int, size_t>*
 
 void Train() {
   ps::KVWorker<float> kv(0, 0);
-  const std::vector<Row> rows = Draw(kRows, 100 + ps::MyRank());
+  const std::vector<float> planted = PlantedWeights();
+  const std::vector<Row> rows = Draw(planted, kRows, 100 + ps::MyRank());
   for (int pass = 0; pass < kPasses; ++pass) {
     for (int begin = 0; begin < kRows; begin += kBatch) {
       std::unordered_map<int, size_t> place;
@@ -114,14 +116,14 @@ void Train() {
   std::vector<float> weights;
   kv.Wait(kv.Pull(keys, &weights));
   int right = 0, best = 0;
-  for (const Row& row : Draw(kTestRows, 7)) {
-    float sum = 0, planted = 0;
+  for (const Row& row : Draw(planted, kTestRows, 7)) {
+    float sum = 0, known = 0;
     for (const int feature : row.features) {
       sum += weights[feature];
-      planted += PlantedWeight(feature);
+      known += planted[feature];
     }
     right += (sum > 0) == (row.label > 0.5f);
-    best += (planted > 0) == (row.label > 0.5f);
+    best += (known > 0) == (row.label > 0.5f);
   }
   std::printf("test accuracy %.4f, of the planted weights %.4f\n",
               static_cast<double>(right) / kTestRows, static_cast<double>(best) / kTestRows);

@@ -1,6 +1,7 @@
 #include "ps/pslite/member.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "runtime/base/assert.h"
@@ -10,6 +11,8 @@ namespace {
 
 /// How long a failure may take to reach the others before the program hears of it.
 constexpr Duration kTellWithin = std::chrono::seconds(2);
+/// Between the last message and the end of the threads, which drop what they have.
+constexpr Duration kLastWords = std::chrono::milliseconds(50);
 
 Post::Options post_options(const MemberOptions& options, std::uint64_t salt) {
   Post::Options post = options.post;
@@ -160,6 +163,8 @@ void Member::leave(bool together) {
       changed_.wait_for(lock, until - clock_.now(), [&] { return roll_->all_left(); });
     }
   }
+  // The last acknowledgements are on their way, and whoever waits for one waits longer without it.
+  if (!failed()) std::this_thread::sleep_for(kLastWords);
   if (data_) data_->stop();
   control_->stop();
 }

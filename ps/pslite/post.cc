@@ -21,6 +21,8 @@ constexpr std::uint64_t kPacketCost = 256;
 constexpr std::size_t kAssembliesMax = 2;
 /// After a longer time between two turns this process did not run: nobody is late for it.
 constexpr Duration kStoodStill = std::chrono::seconds(1);
+/// Packets that are received before what there is to send has a turn.
+constexpr int kBurst = 64;
 /// When a link that took nothing is tried again.
 constexpr Duration kBlockedAgain = std::chrono::milliseconds(1);
 
@@ -167,10 +169,12 @@ void Post::run() {
       user_.on_turn(*this, now);
       turn = now + kTurn;
     }
-    auto incoming = channel_->receive(std::max<Duration>(until - now, Duration{1}));
-    for (int i = 0; incoming && *incoming && i < 64; ++i) {
+    Duration wait = std::max<Duration>(until - now, Duration{1});
+    for (int i = 0; i < kBurst; ++i) {
+      auto incoming = channel_->receive(wait);
+      if (!incoming || !*incoming) break;
       receive(std::move(**incoming), clock_.now());
-      incoming = channel_->receive(Duration::zero());
+      wait = Duration::zero();
     }
   }
 }
@@ -336,7 +340,10 @@ void Post::settle() {
     if (at != queued_.end()) at->second += send.what.bytes;
   }
   for (const auto& [session, link] : links_) {
-    if (link->quiet && link->core.silence(clock_.now()) > options_.link.keepalive) continue;
+    // Who has left does not acknowledge for long: that it went is enough.
+    if (link->quiet && (link->core.silence(clock_.now()) > options_.link.keepalive ||
+                        (link->core.unsent() == 0 && link->free.empty() && link->requests.empty())))
+      continue;
     open += link->free.size() + link->requests.size() + (link->core.idle() ? 0 : 1);
     const auto at = queued_.find(session);
     if (at != queued_.end()) at->second += link->queued;

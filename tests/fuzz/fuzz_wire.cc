@@ -13,6 +13,7 @@
 #include "runtime/wire/link_codec.h"
 #include "runtime/wire/ps_checkpoint_codec.h"
 #include "runtime/wire/ps_codec.h"
+#include "runtime/wire/pslite_codec.h"
 
 namespace {
 
@@ -32,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   const auto span = std::as_bytes(std::span(data + 1, size - 1));
-  switch (data[0] < 254 ? data[0] % 7 : data[0] - 254 + 7) {
+  switch (data[0] == 253 ? 9 : data[0] < 254 ? data[0] % 7 : data[0] - 254 + 7) {
     case 0:
       round_trip(text, [](std::string_view b) { return decode_to_agent(b); });
       break;
@@ -56,6 +57,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 7:
       round_trip(text, [](std::string_view b) { return decode_part_info(b); });
+      break;
+    case 9:
+      if (const auto packet = decode_pslite(span)) {
+        const auto once = encode_pslite(*packet);
+        const auto again = decode_pslite(once);
+        if (!again || !(*again == *packet)) std::abort();
+      }
       break;
     default:
       if (const auto header = dlrun::ps::decode_block_header(text)) {

@@ -227,6 +227,33 @@ TEST_P(AnyJob, MailOfAnySizeComesWholeOnceAndInOrder) {
   leave_all();
 }
 
+// A packet that was lost on the way through would come ten minutes later.
+TEST_P(AnyJob, AFloodOfSmallMailIsSentOnce) {
+  start(2, 1, [&](MemberOptions& o) {
+    if (kind() != "lossy") o.post.link.resend_after = std::chrono::minutes(10);
+  });
+  constexpr int kAll = 2000;
+  std::vector<std::thread> threads;
+  for (const int worker : {9, 11})
+    threads.emplace_back([&, worker] {
+      for (int i = 0; i < kAll; ++i) ASSERT_TRUE(at(worker).send(mail(8, i), {}));
+    });
+  for (int i = 0; i < 2 * kAll; ++i) {
+    auto letter = box(8).next();
+    ASSERT_TRUE(letter) << i;
+    at(8).took(*letter);
+    ASSERT_TRUE(at(8).send(mail(letter->mail.sender, letter->mail.timestamp, false), {}));
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const int worker : {9, 11})
+    for (int i = 0; i < kAll; ++i) {
+      auto letter = box(worker).next();
+      ASSERT_TRUE(letter) << i;
+      ASSERT_EQ(letter->mail.timestamp, i);
+    }
+  leave_all();
+}
+
 TEST_P(AnyJob, AServerThatTakesNothingHoldsBackItsWorkersAndAnswersStillCome) {
   start(1, 1, [](MemberOptions& o) {
     o.post.link.credit_bytes = 64u << 10;

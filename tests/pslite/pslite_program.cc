@@ -305,7 +305,7 @@ void Synchronous() {
   Finalize(0, true);
 }
 
-// Nobody waits for the others at the end or the start.
+// Nobody waits for the others at the start; at the end in a barrier of the program's own.
 void NoBarriers() {
   StartAsync(0);
   ServeSums<float>();
@@ -313,7 +313,7 @@ void NoBarriers() {
     KVWorker<float> kv(0, 0);
     kv.Wait(kv.Push({1, kMaxKey - 1}, {1, 2}));
   }
-  if (!IsWorker()) Postoffice::Get()->Barrier(0, kServerGroup + kScheduler);
+  Postoffice::Get()->Barrier(0, kWorkerGroup + kServerGroup + kScheduler);
   Finalize(0, false);
 }
 
