@@ -102,10 +102,13 @@ class Customer::Impl final : public dlrun::pslite::Mailbox {
     const auto [expected, came] = open_.at(timestamp);
     lock.unlock();
     if (done) throw_if(dlrun::fail(dlrun::Errc::kUnavailable, "the job has failed"), member_.get());
-    throw Error("a request of app " + std::to_string(app_) + " has " + std::to_string(came) +
-                " of " + std::to_string(expected) + " answers after " +
-                std::to_string(request_within_ / std::chrono::seconds(1)) +
-                " s (DLRUN_PSLITE_REQUEST_S): does a handler forget Response?");
+    const std::string why = "a request of app " + std::to_string(app_) + " has " +
+                            std::to_string(came) + " of " + std::to_string(expected) +
+                            " answers after " +
+                            std::to_string(request_within_ / std::chrono::seconds(1)) +
+                            " s (DLRUN_PSLITE_REQUEST_S): does a handler forget Response?";
+    member_->fail_here(why);
+    throw Error(why);
   }
   void add(int timestamp, int num) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -232,7 +232,7 @@ TEST_P(AnyJob, AFloodOfSmallMailIsSentOnce) {
   start(2, 1, [&](MemberOptions& o) {
     if (kind() != "lossy") o.post.link.resend_after = std::chrono::minutes(10);
   });
-  constexpr int kAll = 2000;
+  const int kAll = kind() == "lossy" ? 100 : 2000;
   std::vector<std::thread> threads;
   for (const int worker : {9, 11})
     threads.emplace_back([&, worker] {
