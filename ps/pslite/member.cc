@@ -11,7 +11,8 @@ namespace {
 
 /// How long a failure may take to reach the others before the program hears of it.
 constexpr Duration kTellWithin = std::chrono::seconds(2);
-/// Between the last message and the end of the threads, which drop what they have.
+/// Between the last message and the end of the threads, which drop what they have; or the end of
+/// the process, which a failure is told to and which still has to acknowledge it.
 constexpr Duration kLastWords = std::chrono::milliseconds(50);
 
 Post::Options post_options(const MemberOptions& options, std::uint64_t salt) {
@@ -261,6 +262,7 @@ std::optional<Error> Member::failure_to_tell() {
     told_ = true;
   }
   if (control_) (void)control_->flush(kTellWithin);
+  std::this_thread::sleep_for(kLastWords);
   return failure_;
 }
 
