@@ -81,12 +81,12 @@ std::vector<std::string> long_lines(const std::string& name, const std::string& 
   return found;
 }
 
-/// A header's first comment begins with its path (libdlrun's public ones with how they are
+/// A header's first comment begins with its path (those for users' programs with how they are
 /// included), in one of the first three lines.
 bool says_what_it_is(const std::string& path, const std::string& text) {
   std::string name = path;
-  const std::string included_as = "runtime/client/include/";
-  if (name.starts_with(included_as)) name = name.substr(included_as.size());
+  for (const std::string folder : {"runtime/client/include/", "ps/pslite/include/"})
+    if (path.starts_with(folder)) name = path.substr(folder.size());
   std::istringstream lines(text);
   std::string line;
   for (int number = 1; number <= 3 && std::getline(lines, line); ++number)

@@ -1,5 +1,6 @@
 #ifndef PS_RANGE_H_
 #define PS_RANGE_H_
+/// ps/range.h: an interval of keys, or of places in an array.
 #include <cstdint>
 
 namespace ps {

@@ -1,5 +1,6 @@
 #ifndef PS_INTERNAL_UTILS_H_
 #define PS_INTERNAL_UTILS_H_
+/// ps/internal/utils.h: what is in the environment, as a value; logging.
 #include <cstdint>
 #include <cstdlib>
 
