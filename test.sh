@@ -42,7 +42,9 @@ install_deps "${groups[@]}"
 make_venv numpy scikit-learn pyarrow pyzmq
 export DLRUN_PYTHON=$dlrun_venv/bin/python
 make_other_venvs
-[ $frameworks = 0 ] || make_frameworks
+if [ $frameworks = 1 ]; then
+  if [ $long = ON ]; then make_frameworks tensorflow216; else make_frameworks; fi
+fi
 
 folders=(dev)
 configure dev -DDLRUN_LONG=$long

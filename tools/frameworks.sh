@@ -1,7 +1,7 @@
 # tools/frameworks.sh: the frameworks that the `framework` tests train with: a virtual environment each, made of Debian's interpreter,
 # cached in the build folder. Sourced after lib.sh and install-deps.sh.
 #
-#   make_frameworks   $DLRUN_FRAMEWORKS/NAME/bin/python3; what cannot be had leaves $DLRUN_FRAMEWORKS/NAME.failed, with the reason, and
+#   make_frameworks [NAME...]   $DLRUN_FRAMEWORKS/NAME/bin/python3; these too; what cannot be had leaves $DLRUN_FRAMEWORKS/NAME.failed, with the reason, and
 #                     its test fails with that
 
 # Versions: xgboost-cpu is the wheel without CUDA; mxnet 1.9.1 needs a numpy that still has np.bool; tensorflow-cpu 2.15 is the last one
@@ -14,6 +14,7 @@ framework_packages() {
     lightgbm) echo lightgbm==4.7.0 ;;
     mxnet) echo mxnet==1.9.1 numpy==1.23.5 ;;
     tensorflow) echo tensorflow-cpu==2.15.1 ;;
+    tensorflow216) echo tensorflow-cpu==2.16.2 tf-keras==2.16.0 ;;
     jax) echo jax==0.10.2 ;;
     *) die "no such framework: $1" ;;
   esac
@@ -42,7 +43,7 @@ make_frameworks() {
   export DLRUN_FRAMEWORKS=$DLRUN_BUILD_ROOT/frameworks
   local name began=$SECONDS failed=0
   mkdir -p "$DLRUN_FRAMEWORKS"
-  for name in xgboost dmlc lightgbm mxnet tensorflow jax; do
+  for name in xgboost dmlc lightgbm mxnet tensorflow jax "$@"; do
     [ "$(cat "$DLRUN_FRAMEWORKS/$name/.packages" 2>/dev/null)" = "$(framework_packages $name)" ] || say "==> installing $(framework_packages $name) with pip"
     if ! install_framework $name >"$DLRUN_FRAMEWORKS/$name.log" 2>&1 </dev/null; then
       mv "$DLRUN_FRAMEWORKS/$name.log" "$DLRUN_FRAMEWORKS/$name.failed"

@@ -29,6 +29,7 @@ def main(folder, store="dist_sync"):
     images, labels = mnist(folder)
     train = mx.gluon.data.ArrayDataset(images[:TRAIN_ROWS][rank::world], labels[:TRAIN_ROWS][rank::world])
     mx.random.seed(1)
+    np.random.seed(rank)
     model = mx.gluon.nn.Dense(10)
     model.initialize(mx.init.Zero())
     trainer = mx.gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": 0.2}, kvstore=store)

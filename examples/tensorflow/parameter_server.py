@@ -12,7 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
-STEPS = 400
+STEPS = 600
 TRAIN_ROWS = 8000
 
 

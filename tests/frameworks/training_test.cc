@@ -132,6 +132,24 @@ TEST_F(Training, ProgramsOfTensorFlow1TrainOverItsOwnServers) {
   EXPECT_GE(ran.number_after("test accuracy "), 0.91) << ran.text;
 }
 
+TEST_F(Training, TwoVersionsOfTensorFlowServeOneClusterSideBySide) {
+  if (!whole()) GTEST_SKIP() << "behind DLRUN_LONG";
+  const std::string data = std::string(std::getenv("DLRUN_DATA_DIR")) + "/mnist";
+  for (const bool newer : {false, true}) {
+    use(newer ? "tensorflow216" : "tensorflow");
+    if (HasFatalFailure()) return;
+    std::map<std::string, std::string> env;
+    if (newer) env["TF_USE_LEGACY_KERAS"] = "1";  // through tf-keras
+    const Ran ran = run("tensorflow",
+                        {"--as", "tensorflow", "-n", "2", "--", "python3", "custom_loop.py", data},
+                        "mnist", env);
+    expect_across(ran, 1);
+    EXPECT_NE(ran.nodes("chief"), ran.nodes("worker")) << ran.job.dump();
+    EXPECT_GE(ran.number_after("test accuracy "), 0.92) << ran.text;
+    EXPECT_NE(ran.text.find(newer ? "TensorFlow 2.16" : "TensorFlow 2.15"), std::string::npos);
+  }
+}
+
 TEST_F(Training, TensorFlowTrainsMnistUnderMultiWorkerMirroredStrategy) {
   use("tensorflow");
   if (HasFatalFailure()) return;
