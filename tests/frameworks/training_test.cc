@@ -18,6 +18,13 @@ std::map<std::string, std::string> for_libdlrun() {
 
 bool whole() { return std::getenv("DLRUN_LONG") != nullptr; }
 
+class WholeTraining : public Training {
+  void SetUp() override {
+    if (!whole()) GTEST_SKIP() << "behind DLRUN_LONG";
+    Training::SetUp();
+  }
+};
+
 TEST_F(Training, PyTorchTrainsMnistWithDistributedDataParallelOverGloo) {
   const Ran ran = run("pytorch", {"job.toml"}, "mnist");
   expect_across(ran);
@@ -102,8 +109,7 @@ TEST_F(Training, MxnetTrainsInOneProcessWithoutAVariableOfDmlc) {
   EXPECT_GE(ran.number_after("test accuracy "), 0.91) << ran.text;
 }
 
-TEST_F(Training, MxnetTrainsAsynchronouslyToo) {
-  if (!whole()) GTEST_SKIP() << "behind DLRUN_LONG";
+TEST_F(WholeTraining, MxnetTrainsAsynchronouslyToo) {
   use("mxnet");
   if (HasFatalFailure()) return;
   const std::string script = "exec python3 train.py $DATA dist_async";
@@ -114,8 +120,7 @@ TEST_F(Training, MxnetTrainsAsynchronouslyToo) {
   EXPECT_GE(ran.number_after("test accuracy "), 0.91) << ran.text;
 }
 
-TEST_F(Training, TensorFlowsCoordinatorTrainsThroughParameterServersThatNeverEndByThemselves) {
-  if (!whole()) GTEST_SKIP() << "behind DLRUN_LONG";
+TEST_F(WholeTraining, TensorFlowsCoordinatorTrainsThroughParameterServersThatNeverEndByThemselves) {
   use("tensorflow");
   if (HasFatalFailure()) return;
   const Ran ran = run("tensorflow", {"parameter_server.toml"}, "mnist");
@@ -123,8 +128,7 @@ TEST_F(Training, TensorFlowsCoordinatorTrainsThroughParameterServersThatNeverEnd
   EXPECT_GE(ran.number_after("test accuracy "), 0.91) << ran.text;
 }
 
-TEST_F(Training, ProgramsOfTensorFlow1TrainOverItsOwnServers) {
-  if (!whole()) GTEST_SKIP() << "behind DLRUN_LONG";
+TEST_F(WholeTraining, ProgramsOfTensorFlow1TrainOverItsOwnServers) {
   use("tensorflow");
   if (HasFatalFailure()) return;
   const Ran ran = run("tensorflow", {"between_graph.toml"}, "mnist");
@@ -132,8 +136,7 @@ TEST_F(Training, ProgramsOfTensorFlow1TrainOverItsOwnServers) {
   EXPECT_GE(ran.number_after("test accuracy "), 0.91) << ran.text;
 }
 
-TEST_F(Training, TwoVersionsOfTensorFlowServeOneClusterSideBySide) {
-  if (!whole()) GTEST_SKIP() << "behind DLRUN_LONG";
+TEST_F(WholeTraining, TwoVersionsOfTensorFlowServeOneClusterSideBySide) {
   const std::string data = std::string(std::getenv("DLRUN_DATA_DIR")) + "/mnist";
   for (const bool newer : {false, true}) {
     use(newer ? "tensorflow216" : "tensorflow");
