@@ -35,6 +35,13 @@ TEST_F(PythonTest, TheTrackerOfTheOlderDmlcProtocolBringsWorkersOfAnyNumberToget
             0);
 }
 
+TEST_F(PythonTest, ATaskOfMpiRunsCommandsForWhoShowsTheJobsSecretAndForNobodyElse) {
+  const std::string script = source_dir() + "/tests/client/python/mpi_slot.py";
+  EXPECT_EQ(std::system(
+                ("timeout 60 " + python_ + " " + script + " " + source_dir() + "/python").c_str()),
+            0);
+}
+
 TEST_F(PythonTest, AWorkerRunsInTheOldestAndTheNewestOtherInterpreterThatIsHere) {
   const char* others = std::getenv("DLRUN_OTHER_PYTHONS");  // test.sh: with numpy, between ':'
   std::istringstream list(others != nullptr ? others : "");

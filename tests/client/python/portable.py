@@ -9,6 +9,7 @@ ABOUT = {("torch.py", "torch"), ("tf.py", "tensorflow"), ("_export.py", "pyarrow
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]).parent))
 files = sorted(pathlib.Path(sys.argv[1]).glob("*.py"))
 assert len(files) > 3, files
+files.append(pathlib.Path(sys.argv[1]).parent / "dlrun_mpi.py")
 for file in files:
     tree = ast.parse(file.read_text(), str(file), feature_version=(3, 9))
     for node in ast.walk(tree):
