@@ -99,7 +99,7 @@ def main(test):
         model.linear.step()
         model.vectors.step()
         if dlrun.rank == 0 and step % 50 == 0:
-            dlrun.progress(0.5, "step %d, loss %.4f" % (step, loss))
+            dlrun.progress((batch.pass_ + 1) / (dlrun.inputs["train"].passes + 1), "step %d, loss %.4f" % (step, loss))
 
     dlrun.leave()  # this worker has no more to give: the other one need not wait for it
     dlrun.barrier("trained")
