@@ -1,5 +1,5 @@
-"""imports.py MODULE...: worker 0 loads the modules before dlrun, worker 1 after it has a session, a table and an input; both use all
-of it together, ended twice over: libraries that bring a C++ runtime, a zmq, a protobuf, an OpenMP of their own."""
+"""imports.py RANK MODULE...: rank 0 loads the modules before dlrun, rank 1 after it has a session and a table; both use all of it
+together: libraries that bring a C++ runtime, a zmq, a protobuf, an OpenMP of their own."""
 
 import importlib
 import sys
@@ -63,5 +63,4 @@ def main(names, rank):
 
 
 if __name__ == "__main__":
-    # which worker this is, before dlrun is there to say so: the test starts it with a counter
     main(sys.argv[2:], sys.argv[1])
