@@ -2,8 +2,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 
 #include "launcher/left_tasks.h"
 #include "launcher/local_cluster.h"
+#include "runtime/os/signals.h"
 
 namespace dlrun::launcher {
 namespace {
@@ -41,13 +40,10 @@ class Guardian {
 
   int run() {
     // Signals become readable; the terminal's and the parent's do not reach this session.
-    sigset_t mask;
-    sigemptyset(&mask);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&mask, signal);
-    ::sigprocmask(SIG_BLOCK, &mask, nullptr);
-    signals_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    auto signals = os::SignalFd::open({SIGTERM, SIGINT, SIGHUP, SIGCHLD});
     auto self = mark_of(::getpid());
-    if (!self || signals_ < 0) return kInternal;
+    if (!self || !signals) return kInternal;
+    signals_.emplace(std::move(*signals));
     self_ = *self;
     say(kGuardianBegins);
     save(false, "");
@@ -179,7 +175,7 @@ class Guardian {
       }).detach();
     }
     for (;;) {
-      pollfd fds[2] = {{signals_, POLLIN, 0}, {left_[0], POLLIN, 0}};
+      pollfd fds[2] = {{signals_->get(), POLLIN, 0}, {left_[0], POLLIN, 0}};
       if (::poll(fds, 2, -1) < 0 && errno != EINTR) {
         say(fail_errno("poll; the local cluster ends").value().context);
         return true;
@@ -188,9 +184,8 @@ class Guardian {
         say("its last user has left");
         return true;
       }
-      signalfd_siginfo signal{};
-      while (::read(signals_, &signal, sizeof signal) == sizeof signal) {
-        if (signal.ssi_signo != SIGCHLD) {
+      while (const auto signal = signals_->next()) {
+        if (*signal != SIGCHLD) {
           say("it was asked to end");
           return true;
         }
@@ -266,7 +261,7 @@ class Guardian {
   std::uint32_t nodes_;
   std::string cpus_, memory_, listen_;
   bool as_root_, standing_, ready_ = false;
-  int signals_ = -1;
+  std::optional<os::SignalFd> signals_;
   int left_[2] = {-1, -1};         ///< readable when the last user has left
   std::optional<FileLock> users_;  ///< of an embedded cluster
   ProcessMark self_;

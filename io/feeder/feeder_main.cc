@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +14,7 @@
 #include "io/feeder/feeder.h"
 #include "io/feeder/task_agent_link.h"
 #include "io/source/local_source.h"
+#include "runtime/os/signals.h"
 
 namespace dlrun::io {
 
@@ -48,14 +47,8 @@ int feeder_main(int argc, char** argv) {
     return help ? 0 : 1;
   }
   // Before any thread is made, so that every thread leaves these signals to the descriptor.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  if (::pthread_sigmask(SIG_BLOCK, &signals, nullptr) != 0)
-    return refuse_to_start({Errc::kIo, "block signals"});
-  const pipe::Fd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signal_fd) return refuse_to_start({Errc::kIo, "signalfd"});
+  const auto signals = os::SignalFd::open({SIGTERM, SIGINT});
+  if (!signals) return refuse_to_start(signals.error());
 
   auto client = task::client_options(environment("DLRUN_SOCKET"), environment("DLRUN_TOKEN"),
                                      task::PeerKind::kFeeder);
@@ -79,7 +72,7 @@ int feeder_main(int argc, char** argv) {
   if (const Status told = link.ready(options.socket_path); !told)
     code = refuse_to_start(told.error());
 
-  pollfd fds[2] = {{feeder.stopped_fd(), POLLIN, 0}, {signal_fd.get(), POLLIN, 0}};
+  pollfd fds[2] = {{feeder.stopped_fd(), POLLIN, 0}, {signals->get(), POLLIN, 0}};
   while (code == 0 && ::poll(fds, 2, -1) < 0 && errno == EINTR) {
   }
   if (!feeder.failure()) code = 1;  // it has said why

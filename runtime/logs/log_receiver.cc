@@ -1,6 +1,5 @@
 #include "runtime/logs/log_receiver.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <zmq.hpp>
 
@@ -14,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/os/fd.h"
 #include "runtime/wire/logs_codec.h"
 
 namespace dlrun::logs {
@@ -67,8 +67,7 @@ class LogReceiver::Impl {
   Status begin() {
     if (!options_.may_ship) return fail(Errc::kInvalidArgument, "log receiver: no may_ship");
     DLRUN_ASSIGN(options_.keys.public_key, curve_public(options_.keys.secret_key));
-    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (wake_fd_ < 0) return fail_errno("eventfd");
+    DLRUN_ASSIGN(wake_fd_, os::make_eventfd());
     std::string step = "log receiver";
     try {
       context_.emplace();
@@ -100,11 +99,9 @@ class LogReceiver::Impl {
   ~Impl() {
     quit_ = true;
     if (thread_.joinable()) {
-      const std::uint64_t one = 1;
-      (void)!::write(wake_fd_, &one, sizeof one);
+      os::ring_eventfd(wake_fd_.get());
       thread_.join();
     }
-    if (wake_fd_ >= 0) ::close(wake_fd_);
   }
 
   void allow(const std::string& key, const NodeId* node) {
@@ -130,7 +127,7 @@ class LogReceiver::Impl {
  private:
   void run() {
     while (!quit_) {
-      zmq_pollitem_t items[3] = {{nullptr, wake_fd_, ZMQ_POLLIN, 0},
+      zmq_pollitem_t items[3] = {{nullptr, wake_fd_.get(), ZMQ_POLLIN, 0},
                                  {zap_.handle(), 0, ZMQ_POLLIN, 0},
                                  {router_.handle(), 0, ZMQ_POLLIN, 0}};
       if (zmq_poll(items, 3, -1) < 0 && zmq_errno() != EINTR) {
@@ -226,7 +223,7 @@ class LogReceiver::Impl {
   LogStore& store_;
   std::optional<zmq::context_t> context_;
   zmq::socket_t zap_, router_;
-  int wake_fd_ = -1;
+  os::Fd wake_fd_;
   std::atomic<bool> quit_{false};
   std::mutex mutex_;
   std::map<std::string, NodeId> allowed_;  ///< by key

@@ -1,6 +1,5 @@
 #include "runtime/logs/log_shipper.h"
 
-#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 #include <zmq.hpp>
@@ -16,6 +15,7 @@
 
 #include "runtime/base/seldom.h"
 #include "runtime/logs/log_store.h"
+#include "runtime/os/fd.h"
 #include "runtime/shim/log_files.h"
 #include "runtime/wire/logs_codec.h"
 
@@ -37,9 +37,9 @@ class LogShipper::Impl {
 
   Status begin() {
     DLRUN_ASSIGN(options_.keys.public_key, curve_public(options_.keys.secret_key));
-    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    inotify_fd_ = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (wake_fd_ < 0 || inotify_fd_ < 0) return fail_errno("log shipper");
+    DLRUN_ASSIGN(wake_fd_, os::make_eventfd());
+    inotify_fd_ = os::Fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    if (!inotify_fd_) return fail_errno("log shipper: inotify");
     try {
       context_.emplace();
     } catch (const zmq::error_t& error) {
@@ -58,8 +58,6 @@ class LogShipper::Impl {
       wake();
       thread_.join();
     }
-    if (inotify_fd_ >= 0) ::close(inotify_fd_);
-    if (wake_fd_ >= 0) ::close(wake_fd_);
   }
 
   void post(std::function<void()> call) {
@@ -133,7 +131,7 @@ class LogShipper::Impl {
     const auto it = tasks_.find(task);
     if (it == tasks_.end()) return;
     if (it->second.watch >= 0) {
-      ::inotify_rm_watch(inotify_fd_, it->second.watch);
+      ::inotify_rm_watch(inotify_fd_.get(), it->second.watch);
       watches_.erase(it->second.watch);
     }
     tasks_.erase(it);
@@ -175,13 +173,11 @@ class LogShipper::Impl {
     std::function<void(bool)> done;
   };
 
-  void wake() const {
-    const std::uint64_t one = 1;
-    (void)!::write(wake_fd_, &one, sizeof one);
-  }
+  void wake() const { os::ring_eventfd(wake_fd_.get()); }
 
   void watch(const TaskId& task, Task& t) {
-    t.watch = ::inotify_add_watch(inotify_fd_, t.dir.c_str(), IN_MODIFY | IN_CREATE | IN_ONLYDIR);
+    t.watch =
+        ::inotify_add_watch(inotify_fd_.get(), t.dir.c_str(), IN_MODIFY | IN_CREATE | IN_ONLYDIR);
     if (t.watch >= 0) {
       watches_[t.watch] = task;
     } else {
@@ -217,8 +213,8 @@ class LogShipper::Impl {
         timeout = static_cast<int>(
             std::clamp<std::int64_t>((*next - clock_.now()) / milliseconds(1) + 1, 0, 60'000));
       zmq_pollitem_t items[3] = {
-          {nullptr, wake_fd_, ZMQ_POLLIN, 0},
-          {nullptr, inotify_fd_, ZMQ_POLLIN, 0},
+          {nullptr, wake_fd_.get(), ZMQ_POLLIN, 0},
+          {nullptr, inotify_fd_.get(), ZMQ_POLLIN, 0},
           {socket_.handle(), 0, static_cast<short>(ZMQ_POLLIN | (blocked_ ? ZMQ_POLLOUT : 0)), 0}};
       if (zmq_poll(items, socket_ ? 3 : 2, timeout) < 0 && zmq_errno() != EINTR) {
         if (poll_failures_.now() && options_.log)
@@ -226,10 +222,7 @@ class LogShipper::Impl {
                        ": tried again until it works");
         std::this_thread::sleep_for(kPollPause);
       }
-      if (items[0].revents != 0) {
-        std::uint64_t count;
-        (void)!::read(wake_fd_, &count, sizeof count);
-      }
+      if (items[0].revents != 0) os::drain_eventfd(wake_fd_.get());
       if (items[1].revents != 0) on_inotify();
       if (socket_) {
         while (on_answer()) {
@@ -429,7 +422,7 @@ class LogShipper::Impl {
   void on_inotify() {
     alignas(inotify_event) char buffer[16 << 10];
     for (;;) {
-      const ssize_t n = ::read(inotify_fd_, buffer, sizeof buffer);
+      const ssize_t n = ::read(inotify_fd_.get(), buffer, sizeof buffer);
       if (n <= 0) return;
       for (ssize_t at = 0; at < n;) {
         const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
@@ -471,7 +464,7 @@ class LogShipper::Impl {
   SystemClock clock_;
   Seldom poll_failures_;
   std::optional<zmq::context_t> context_;
-  int wake_fd_ = -1, inotify_fd_ = -1;
+  os::Fd wake_fd_, inotify_fd_;
   std::thread thread_;
 
   std::mutex mutex_;  // calls_, quit_

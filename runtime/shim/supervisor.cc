@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -55,7 +54,6 @@ Supervisor::~Supervisor() {
   for (int fd : peers_) close_fd(fd);
   for (auto& o : out_) close_fd(o.fd);
   close_fd(listen_fd_);
-  close_fd(signal_fd_);
   close_fd(lock_fd_);
 }
 
@@ -78,13 +76,8 @@ Status Supervisor::prepare() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGINT, SIG_IGN);
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  sigaddset(&set, SIGTERM);
-  ::sigprocmask(SIG_SETMASK, &set, nullptr);
-  signal_fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (signal_fd_ < 0) return fail_errno("signalfd");
+  DLRUN_ASSIGN(auto signals, os::SignalFd::open({SIGCHLD, SIGTERM}, SIG_SETMASK));
+  signals_.emplace(std::move(signals));
 
   char cwd[4096];
   if (::getcwd(cwd, sizeof cwd) == nullptr) return fail_errno("getcwd");
@@ -186,7 +179,7 @@ void Supervisor::loop() {
   std::vector<pollfd> polled;
   while (!tree_empty_ && !gave_up_) {
     polled.clear();
-    polled.push_back({signal_fd_, POLLIN, 0});
+    polled.push_back({signals_->get(), POLLIN, 0});
     polled.push_back({listen_fd_, POLLIN, 0});
     for (const auto& o : out_) polled.push_back({o.fd, POLLIN, 0});  // -1 is ignored
     for (const int fd : peers_) polled.push_back({fd, POLLIN, 0});
@@ -200,10 +193,8 @@ void Supervisor::loop() {
       if (polled[2 + static_cast<std::size_t>(i)].revents != 0) pump(out_[i]);
     }
     if (polled[0].revents != 0) {
-      signalfd_siginfo info;
-      while (::read(signal_fd_, &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo == SIGTERM) begin_stop(EndCause::kUserKill, spec_.grace_ms);
-      }
+      while (const auto signal = signals_->next())
+        if (*signal == SIGTERM) begin_stop(EndCause::kUserKill, spec_.grace_ms);
       reap();
     }
     for (std::size_t i = 4; i < polled.size(); ++i) {

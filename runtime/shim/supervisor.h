@@ -20,10 +20,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/os/signals.h"
 #include "runtime/shim/cgroup.h"
 #include "runtime/shim/log_files.h"
 #include "runtime/shim/spec.h"
@@ -69,7 +71,8 @@ class Supervisor {
   Tree tree_;
   TaskCgroups groups_;
   std::string task_dir_;
-  int lock_fd_, signal_fd_ = -1, listen_fd_ = -1;
+  int lock_fd_, listen_fd_ = -1;
+  std::optional<os::SignalFd> signals_;  ///< once prepared
   std::vector<int> peers_;
   Output out_[2];
   std::unique_ptr<LogWriter> logs_[2];
