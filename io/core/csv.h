@@ -22,7 +22,7 @@ struct CsvOptions {
   bool header = false;
   bool newlines_in_quotes = false;
   std::vector<std::string> missing{""};
-  std::uint64_t record_bytes_max = 256 * 1024;
+  std::uint64_t record_bytes_max = kRecordBytesMax;
 };
 
 class CsvParser final : public LineParser {

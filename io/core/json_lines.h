@@ -17,8 +17,8 @@ namespace dlrun::io {
 class JsonLinesParser final : public LineParser, private JsonVisitor {
  public:
   /// kInvalidArgument: check_schema.
-  static Result<std::unique_ptr<JsonLinesParser>> make(const Schema& schema,
-                                                       std::uint64_t record_bytes_max = 256 * 1024);
+  static Result<std::unique_ptr<JsonLinesParser>> make(
+      const Schema& schema, std::uint64_t record_bytes_max = kRecordBytesMax);
   void prepare(Table& table) const override;
 
  protected:

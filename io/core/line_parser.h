@@ -7,12 +7,13 @@
 /// Bounds: a record <= record_bytes_max, else a BadRecord; what is too long is passed over without
 /// being held. With quoted_newlines that is fatal: where the next record begins is anybody's guess.
 
+#include "io/core/msg.h"
 #include "io/core/table_parser.h"
 
 namespace dlrun::io {
 
 struct LineRules {
-  std::uint64_t record_bytes_max = 256 * 1024;
+  std::uint64_t record_bytes_max = kRecordBytesMax;
   bool quoted_newlines = false;
   char delimiter = 0;  ///< of fields: a tab that is one is no blank
 };

@@ -44,6 +44,9 @@ enum class StaticBy : std::uint8_t { kFiles = 0, kBytes = 1 };
 enum class Ends : std::uint8_t { kUneven = 0, kDrop = 1, kPad = 2, kWrap = 3 };
 inline constexpr std::uint32_t kLanesMax = 4096;
 
+/// Of a record, where nobody says otherwise.
+inline constexpr std::uint64_t kRecordBytesMax = 256u << 10;
+
 /// One input of a job, as its job file declares it: `[input.train]`.
 struct InputSpec {
   std::string name;
@@ -66,7 +69,7 @@ struct InputSpec {
   Schema columns;                        ///< has_schema(): empty = inferred
   std::vector<std::string> missing{""};  ///< kTable: fields that are no value
   bool newlines_in_quotes = false;       ///< kTable
-  std::uint64_t record_bytes_max = 256 * 1024;
+  std::uint64_t record_bytes_max = kRecordBytesMax;
   TokenOptions tokens;  ///< kTokens; document_tokens_max follows record_bytes_max
   Mode mode = Mode::kDynamic;
   StaticBy static_by = StaticBy::kFiles;  ///< kStatic

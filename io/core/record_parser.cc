@@ -49,10 +49,10 @@ ParseProgress RecordParser::parse(std::string_view text, std::uint64_t offset,
     const char* line_end = newline != nullptr ? newline : end;
     p = newline != nullptr ? newline + 1 : end;
     if (line_end != line && line_end[-1] == '\r') --line_end;
-    std::optional<Trouble> trouble;
+    std::optional<Defect> trouble;
     if (static_cast<std::uint64_t>(line_end - line) > record_bytes_max_) {
-      trouble = Trouble{line, "record of " + std::to_string(line_end - line) + " bytes; at most " +
-                                  std::to_string(record_bytes_max_)};
+      trouble = Defect{line, "record of " + std::to_string(line_end - line) + " bytes; at most " +
+                                 std::to_string(record_bytes_max_)};
     } else if (skip_line) {
       skip_line = false;
       continue;
@@ -75,20 +75,20 @@ ParseProgress RecordParser::parse(std::string_view text, std::uint64_t offset,
 }
 
 template <bool kFields>
-std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, const char* end,
-                                                                const char* readable,
-                                                                RecordBlock& block) const {
+std::optional<RecordParser::Defect> RecordParser::parse_sparse(const char* p, const char* end,
+                                                               const char* readable,
+                                                               RecordBlock& block) const {
   p = skip_blanks(p, end);
   if (p == end || *p == '#') return std::nullopt;
   const FloatToken label = read_float_fast(p, readable);
   if (label.error != NumberError::kNone)
-    return Trouble{p, std::string("label: ") + reason(label.error)};
+    return Defect{p, std::string("label: ") + reason(label.error)};
   const auto ends_token = [end](const char* at) {
     return at == end || is_blank(*at) || *at == '#';
   };
   p = label.end;
-  if (p != end && *p == ':') return Trouble{p, "label weights are not supported"};
-  if (!ends_token(p)) return Trouble{p, "label: unexpected " + shown(p, end)};
+  if (p != end && *p == ':') return Defect{p, "label weights are not supported"};
+  if (!ends_token(p)) return Defect{p, "label: unexpected " + shown(p, end)};
   block.labels.push_back(label.value);
 
   // Room for as many as the line can hold ("1:1 "), so that nothing grows within it.
@@ -108,35 +108,34 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
     if constexpr (kFields) {
       const IdToken read = read_id_fast(p, readable);
       if (read.error == NumberError::kSyntax)
-        return Trouble{p, "field: expected an unsigned integer, found " + shown(p, end)};
+        return Defect{p, "field: expected an unsigned integer, found " + shown(p, end)};
       if (read.error != NumberError::kNone ||
           read.value > std::numeric_limits<std::uint32_t>::max())
-        return Trouble{p, "field: does not fit 32 bits"};
+        return Defect{p, "field: does not fit 32 bits"};
       if (read.end == end || *read.end != ':')
-        return Trouble{read.end, "expected field:id:value, found " + shown(read.end, end)};
+        return Defect{read.end, "expected field:id:value, found " + shown(read.end, end)};
       field = static_cast<std::uint32_t>(read.value);
       p = read.end + 1;
     }
     const IdToken id = read_id_fast(p, readable);
     if (id.error == NumberError::kSyntax) {
       if (end - token >= 4 && std::memcmp(token, "qid:", 4) == 0)
-        return Trouble{token, "qid is not supported"};
-      return Trouble{p, "feature id: expected an unsigned integer, found " + shown(p, end)};
+        return Defect{token, "qid is not supported"};
+      return Defect{p, "feature id: expected an unsigned integer, found " + shown(p, end)};
     }
-    if (id.error != NumberError::kNone) return Trouble{p, "feature id: does not fit 64 bits"};
+    if (id.error != NumberError::kNone) return Defect{p, "feature id: does not fit 64 bits"};
     if (id.value < index_base_)
-      return Trouble{p, "feature id " + std::to_string(id.value) + " is below index_base " +
-                            std::to_string(index_base_)};
+      return Defect{p, "feature id " + std::to_string(id.value) + " is below index_base " +
+                           std::to_string(index_base_)};
     if (id.end == end || *id.end != ':')
-      return Trouble{id.end,
-                     std::string(kFields ? "expected field:id:value" : "expected id:value") +
-                         ", found " + shown(id.end, end)};
+      return Defect{id.end, std::string(kFields ? "expected field:id:value" : "expected id:value") +
+                                ", found " + shown(id.end, end)};
     p = id.end + 1;
     const FloatToken value = read_float_fast(p, readable);
     if (value.error != NumberError::kNone)
-      return Trouble{p, std::string("value: ") + reason(value.error)};
+      return Defect{p, std::string("value: ") + reason(value.error)};
     if (!ends_token(value.end))
-      return Trouble{value.end, "value: unexpected " + shown(value.end, end)};
+      return Defect{value.end, "value: unexpected " + shown(value.end, end)};
     p = value.end;
     *ids++ = id.value - index_base_;
     *values++ = value.value;
@@ -150,9 +149,9 @@ std::optional<RecordParser::Trouble> RecordParser::parse_sparse(const char* p, c
   return std::nullopt;
 }
 
-std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, const char* end,
-                                                               const char* readable,
-                                                               RecordBlock& block) const {
+std::optional<RecordParser::Defect> RecordParser::parse_dense(const char* p, const char* end,
+                                                              const char* readable,
+                                                              RecordBlock& block) const {
   const auto is_pad = [this](char c) { return is_blank(c) && c != delimiter_; };
   const auto skip_pad = [&](const char* at) {
     while (at != end && is_pad(*at)) ++at;
@@ -170,11 +169,11 @@ std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, co
   std::uint64_t width = 0;
   for (;;) {
     p = skip_pad(p);
-    if (p == end || *p == delimiter_) return Trouble{p, "empty field"};
-    if (*p == '"') return Trouble{p, "quoted fields are not supported"};
+    if (p == end || *p == delimiter_) return Defect{p, "empty field"};
+    if (*p == '"') return Defect{p, "quoted fields are not supported"};
     const FloatToken value = read_float_fast(p, readable);
     if (value.error != NumberError::kNone)
-      return Trouble{p, "field " + std::to_string(width + 1) + ": " + reason(value.error)};
+      return Defect{p, "field " + std::to_string(width + 1) + ": " + reason(value.error)};
     if (width == label_at)
       label = value.value;
     else
@@ -183,16 +182,16 @@ std::optional<RecordParser::Trouble> RecordParser::parse_dense(const char* p, co
     p = skip_pad(value.end);
     if (p == end) break;
     if (*p != delimiter_)
-      return Trouble{p, "field " + std::to_string(width) + ": unexpected " + shown(p, end)};
+      return Defect{p, "field " + std::to_string(width) + ": unexpected " + shown(p, end)};
     ++p;
   }
   if (block.cols != 0 && width != block.cols + 1)
-    return Trouble{line, std::to_string(width) + " columns; the first record of the input has " +
-                             std::to_string(block.cols + 1)};
+    return Defect{line, std::to_string(width) + " columns; the first record of the input has " +
+                            std::to_string(block.cols + 1)};
   if (label_column_ >= 0 && label_at >= width)
-    return Trouble{line, "label_column " + std::to_string(label_column_) + " of a line of " +
-                             std::to_string(width) + " columns"};
-  if (width == 1) return Trouble{line, "a label and no other column"};
+    return Defect{line, "label_column " + std::to_string(label_column_) + " of a line of " +
+                            std::to_string(width) + " columns"};
+  if (width == 1) return Defect{line, "a label and no other column"};
   if (label_column_ < 0) label = *--values;
   block.values.resize(static_cast<std::size_t>(values - block.values.data()));
   block.labels.push_back(label);

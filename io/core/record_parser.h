@@ -32,8 +32,6 @@
 
 namespace dlrun::io {
 
-inline constexpr std::uint64_t kRecordBytesMax = 256 * 1024;
-
 class RecordParser {
  public:
   explicit RecordParser(const InputSpec& spec, std::uint64_t record_bytes_max = kRecordBytesMax);
@@ -47,16 +45,16 @@ class RecordParser {
   ParseProgress parse(std::string_view text, std::uint64_t offset, RecordBlock& block) const;
 
  private:
-  struct Trouble {
+  struct Defect {
     const char* at;
     std::string reason;
   };
   /// `readable`: the end of the text, which goes on behind the line.
   template <bool kFields>
-  std::optional<Trouble> parse_sparse(const char* p, const char* end, const char* readable,
-                                      RecordBlock& block) const;
-  std::optional<Trouble> parse_dense(const char* p, const char* end, const char* readable,
+  std::optional<Defect> parse_sparse(const char* p, const char* end, const char* readable,
                                      RecordBlock& block) const;
+  std::optional<Defect> parse_dense(const char* p, const char* end, const char* readable,
+                                    RecordBlock& block) const;
 
   Format format_;
   std::uint32_t index_base_;

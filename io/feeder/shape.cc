@@ -92,7 +92,7 @@ PipeGeometry geometry_for(const InputSpec& spec, const InputShape& shape,
     bytes = batch_bytes(kind, spec.format == Format::kLibffm, rows, rows * (per_row + spare));
   }
   bytes = std::clamp(bytes, least, std::max(slot_bytes_max, least));
-  return {kSlots, (bytes + kPage - 1) / kPage * kPage};
+  return {kRingSlots, (bytes + kPage - 1) / kPage * kPage};
 }
 
 }  // namespace dlrun::io

@@ -27,7 +27,7 @@ Result<InputShape> look_at(Source& source, const std::vector<FileEntry>& files,
 
 /// Slots that hold `batch_rows` rows of that shape with room to spare, between slot_bytes_min,
 /// which holds any one record, and slot_bytes_max: batches that would be larger have fewer rows.
-inline constexpr std::uint32_t kSlots = 4;
+inline constexpr std::uint32_t kRingSlots = 4;
 inline constexpr std::uint64_t kSlotBytesMin = 1u << 20;
 PipeGeometry geometry_for(const InputSpec& spec, const InputShape& shape,
                           std::uint64_t slot_bytes_max);

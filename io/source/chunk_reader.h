@@ -25,7 +25,7 @@ struct TextChunk {
 
 struct ChunkOptions {
   std::uint64_t chunk_bytes = 256 * 1024;
-  std::uint64_t record_bytes_max = 256 * 1024;
+  std::uint64_t record_bytes_max = kRecordBytesMax;
 };
 
 class ChunkReader {

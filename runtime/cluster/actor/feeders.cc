@@ -66,9 +66,8 @@ Status Feeders::spawn(Feeder& feeder) {
 
 Result<Feeders::Feeder*> Feeders::ensure(const std::string& owner) {
   if (const auto it = by_owner_.find(owner); it != by_owner_.end()) return it->second.get();
-  if (const auto it = trouble_.find(owner); it != trouble_.end() &&
-                                            it->second.deaths >= kDeathsMax &&
-                                            options_.clock->now() < it->second.until)
+  if (const auto it = deaths_.find(owner); it != deaths_.end() && it->second.count >= kDeathsMax &&
+                                           options_.clock->now() < it->second.until)
     return fail(Errc::kUnavailable, "the feeder does not stay up: " + it->second.reason);
   auto feeder = std::make_unique<Feeder>();
   feeder->owner = owner;
@@ -140,18 +139,18 @@ bool Feeders::on_shim(const shim::ShimEvent& event) {
     Feeder& feeder = *it->second;
     if (feeder.dir != event.task_dir) continue;
     const TimePoint now = options_.clock->now();
-    Trouble& trouble = trouble_[feeder.owner];
-    trouble.deaths = now - feeder.started < options_.spawn_quiet ? trouble.deaths + 1 : 0;
-    trouble.until = now + options_.spawn_quiet;
-    trouble.reason = event.end.detail.empty()
-                         ? "it ended with code " + std::to_string(exit_code(event.end))
-                         : event.end.detail;
+    Deaths& deaths = deaths_[feeder.owner];
+    deaths.count = now - feeder.started < options_.spawn_quiet ? deaths.count + 1 : 0;
+    deaths.until = now + options_.spawn_quiet;
+    deaths.reason = event.end.detail.empty()
+                        ? "it ended with code " + std::to_string(exit_code(event.end))
+                        : event.end.detail;
     if (!event.end.ok() && options_.log) {
       const auto said = shim::read_log(event.task_dir + "/logs", "stderr", 0, 2000);
-      options_.log("the feeder of " + feeder.owner + " ended: " + trouble.reason +
+      options_.log("the feeder of " + feeder.owner + " ended: " + deaths.reason +
                    (said && !said->bytes.empty() ? "; it said: " + said->bytes : ""));
     }
-    if (event.end.ok() || feeder.consumers.empty()) trouble_.erase(feeder.owner);
+    if (event.end.ok() || feeder.consumers.empty()) deaths_.erase(feeder.owner);
     for (const Waiting& waiting : feeder.waiting)
       refuse(waiting.task, waiting.request.request, {Errc::kUnavailable, "the feeder ended"});
     options_.server->close(feeder.id);

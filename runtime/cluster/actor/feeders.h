@@ -94,12 +94,12 @@ class Feeders {
 
   FeedersOptions options_;
   std::map<std::string, std::unique_ptr<Feeder>> by_owner_;
-  struct Trouble {
-    int deaths = 0;
+  struct Deaths {
+    int count = 0;
     TimePoint until;
     std::string reason;
   };
-  std::map<std::string, Trouble> trouble_;
+  std::map<std::string, Deaths> deaths_;
   std::map<TaskId, TaskId> leaving_;  ///< consumer -> the feeder that still has news of it
   std::uint32_t last_number_ = 0;
 };
