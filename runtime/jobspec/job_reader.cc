@@ -300,14 +300,13 @@ void JobReader::output(const Node::Member& member) {
   spec_.outputs.push_back(std::move(output));
 }
 
-/// An output without a role is of the first role whose end counts.
+/// An output without a role is of the first batch role that trains.
 void JobReader::default_outputs() {
   std::vector<std::string_view> names;
   std::string first;
   for (const auto& role : spec_.roles) {
     names.push_back(role.name);
-    if (first.empty() && role.kind == cluster::RoleKind::kBatch &&
-        cluster::end_row(cluster::end_rule_of(spec_, role)).trains)
+    if (first.empty() && role.kind == cluster::RoleKind::kBatch && cluster::trains(spec_, role))
       first = role.name;
   }
   for (std::size_t i = 0; i < spec_.outputs.size() && !names.empty(); ++i) {

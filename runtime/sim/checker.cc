@@ -77,23 +77,32 @@ void Checker::on_durable(const Event& event) {
 
 bool Checker::starts_again(const Job& job) {
   const std::vector<Cause>* on = &job.spec.restart.on;
-  for (const RoleSpec& role : job.spec.roles)
-    if (role.name == job.first_failed->task.role && role.restart_on) on = &*role.restart_on;
+  const RoleSpec* role = role_of(job, job.first_failed->task);
+  if (role != nullptr && role->restart_on) on = &*role->restart_on;
   bool wanted = false;
   for (const Cause cause : *on) wanted = wanted || cause == job.first_failed->end.cause;
   return wanted && job.generation.value <= job.spec.restart.restarts_max;
 }
 
-bool Checker::counts(const Job& job, const TaskId& task) const {
+const RoleSpec* Checker::role_of(const Job& job, const TaskId& task) {
   for (const RoleSpec& role : job.spec.roles)
-    if (role.name == task.role) return counts_for_success(job.spec, role);
-  return false;
+    if (role.name == task.role) return &role;
+  return nullptr;
 }
 
-std::int64_t Checker::cpu_of(const Job& job, const TaskId& task) const {
-  for (const RoleSpec& role : job.spec.roles)
-    if (role.name == task.role) return role.resources.cpu_milli;
-  return 0;
+bool Checker::finishes(const Job& job, const TaskId& task) {
+  const RoleSpec* role = role_of(job, task);
+  return role != nullptr && cluster::finishes(job.spec, *role);
+}
+
+bool Checker::trains(const Job& job, const TaskId& task) {
+  const RoleSpec* role = role_of(job, task);
+  return role != nullptr && cluster::trains(job.spec, *role);
+}
+
+std::int64_t Checker::cpu_of(const Job& job, const TaskId& task) {
+  const RoleSpec* role = role_of(job, task);
+  return role == nullptr ? 0 : role->resources.cpu_milli;
 }
 
 void Checker::on_placed(const JobPlaced& placed) {
@@ -114,10 +123,8 @@ void Checker::on_placed(const JobPlaced& placed) {
   job.workers_left = 0;
   std::vector<ps::WorkerId> workers;
   for (const PlacedTask& task : placed.tasks) {
-    if (counts(job, task.task)) {
-      ++job.workers_left;
-      workers.push_back(ps::worker_id(task.task));
-    }
+    if (finishes(job, task.task)) ++job.workers_left;
+    if (trains(job, task.task)) workers.push_back(ps::worker_id(task.task));
     leased_.insert(task.task);
     const NodeId& node = task.slot.node;
     for (std::uint16_t port : task.slot.ports) {
@@ -153,10 +160,10 @@ void Checker::on_task_ended(const TaskEnded& ended) {
   }
   for (const PlacedTask& task : job.tasks)
     if (task.task == ended.task) give_back(job, task);
-  if (!job.decided && (!counts(job, ended.task) || !ended.end.ok())) job.first_failed = ended;
+  if (!job.decided && (!finishes(job, ended.task) || !ended.end.ok())) job.first_failed = ended;
   job.decided =
-      job.decided || job.first_failed || (counts(job, ended.task) && job.workers_left == 1);
-  if (counts(job, ended.task)) {
+      job.decided || job.first_failed || (finishes(job, ended.task) && job.workers_left == 1);
+  if (finishes(job, ended.task)) {
     --job.workers_left;
   } else if (job.workers_left > 0 && !job.lost_shard) {
     job.lost_shard = ended.task;
@@ -173,11 +180,8 @@ void Checker::on_job_ended(Job& job, const JobView& view) {
   job.final_view = view;
   if (view.state == JobState::kSucceeded) {
     for (const PlacedTask& placed : job.tasks) {
-      bool counts = false;
-      for (const RoleSpec& role : job.spec.roles)
-        if (role.name == placed.task.role) counts = counts_for_success(job.spec, role);
       const auto end = process_ends_.find(placed.task);
-      if (counts && (end == process_ends_.end() || !end->second.ok()))
+      if (finishes(job, placed.task) && (end == process_ends_.end() || !end->second.ok()))
         violated(to_string(view.id) + " succeeded though " + to_string(placed.task) + " did not");
     }
     inputs_.on_succeeded({view.id, job.generation});

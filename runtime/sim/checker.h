@@ -83,8 +83,9 @@ class Checker {
     std::map<TaskId, cluster::TaskEnd> ends;  ///< of the generation, durable
     std::optional<cluster::JobView> final_view;
     bool generation_over = false;
-    bool running = false;            ///< JobStateChanged{kRunning} of the generation
-    std::uint64_t workers_left = 0;  ///< tasks that count and whose end is not durable
+    bool running = false;  ///< JobStateChanged{kRunning} of the generation
+    /// tasks that finish the job (end_rules.h) and whose end is not durable
+    std::uint64_t workers_left = 0;
     bool commit_granted = false;
     bool published = false;
     bool kill_requested = false;
@@ -105,8 +106,11 @@ class Checker {
   /// The policy of the role that failed first, or of the job, wants another generation.
   static bool starts_again(const Job& job);
   void give_back(const Job& job, const cluster::PlacedTask& task);
-  std::int64_t cpu_of(const Job& job, const TaskId& task) const;
-  bool counts(const Job& job, const TaskId& task) const;
+  static std::int64_t cpu_of(const Job& job, const TaskId& task);
+  /// As the job's spec has it; nullptr when it does not.
+  static const cluster::RoleSpec* role_of(const Job& job, const TaskId& task);
+  static bool finishes(const Job& job, const TaskId& task);
+  static bool trains(const Job& job, const TaskId& task);
 
   std::map<JobId, Job> jobs_;
   std::uint64_t term_ = 0;

@@ -167,6 +167,17 @@ TEST(EndRules, WithoutARuleTheKindOfTheRoleSaysIt) {
   EXPECT_FALSE(can_be_done(spec));
 }
 
+TEST(EndRules, ARuleFinishesWhenItIsWaitedForAndItsFailuresAreNotIgnored) {
+  for (const EndRow& row : kEndRows)
+    EXPECT_EQ(row.finishes,
+              row.waits != EndRow::Waits::kNothing && row.bad != EndRow::Means::kNothing)
+        << row.word;
+}
+
+TEST(EndRules, AJobOfNothingButAwaitedRolesCannotBeDone) {
+  EXPECT_FALSE(can_be_done(spec_with({{"evaluator", EndRule::kAwaited}})));
+}
+
 TEST(EndRules, ARoleLingersAsLongAsItSaysOrItsRuleDoes) {
   JobSpec spec = spec_with({{"worker"}, {"evaluator", EndRule::kIgnored}});
   EXPECT_EQ(linger_of(spec, spec.roles[1]), seconds(60));

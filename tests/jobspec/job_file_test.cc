@@ -629,7 +629,7 @@ path = "/out/model"
               testing::Optional(ElementsAre(cluster::Cause::kOom, cluster::Cause::kTimeLimit)));
   EXPECT_THAT(spec->roles[1].restart_on, testing::Optional(testing::IsEmpty()));
   ASSERT_EQ(spec->outputs.size(), 1u);
-  EXPECT_EQ(spec->outputs[0].role, "main") << "the first role whose end counts";
+  EXPECT_EQ(spec->outputs[0].role, "main") << "the first role that trains";
   const auto again = parse_job(dump(to_json(*spec)), Syntax::kJson, "again");
   ASSERT_TRUE(again.has_value()) << again.error().context;
   EXPECT_TRUE(*again == *spec);

@@ -1,8 +1,9 @@
 #pragma once
 /// runtime/cluster/actor/agent_host.h: performs what AgentCore decides: directories, shims,
-/// sockets, logs, feeders. No CAF: `emit` carries what happened back to the agent actor. All work
-/// is on one worker thread; callbacks of ShimClient, TaskServer and LogShipper are posted to it, so
-/// its state has one owner. Errors of one task become its end (kStartFailed with the reason).
+/// sockets, logs, feeders. No CAF: `emit` carries what happened back to the agent actor. Its state
+/// has one owner, a worker thread, to which callbacks of ShimClient, TaskServer and LogShipper are
+/// posted; two more do what takes long and touches no state: outputs that take their places, and
+/// removal of what tasks left. Errors of one task become its end (kStartFailed with the reason).
 /// Threads: perform() and emit from any.
 
 #include <functional>

@@ -164,8 +164,8 @@ void CoordinatorCore::call(std::uint64_t id, const KillJob& request, Now now) {
   KillAck ack;
   if (job->view.state == JobState::kCommitting)
     ack.note =
-        "its tasks ended well and its outputs take their places: it is SUCCEEDED when they "
-        "are there within " +
+        "it is done and its outputs take their places: it is SUCCEEDED when they are there "
+        "within " +
         std::to_string(job->spec->grace / std::chrono::seconds(1)) + " s, else CANCELLED";
   const ReplyApi answer{id, ApiReply{std::move(ack)}};
   if (job->kill_requested) return stage(request.job, {}, {answer});

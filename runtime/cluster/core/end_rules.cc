@@ -37,9 +37,17 @@ Duration linger_of(const JobSpec& spec, const RoleSpec& role) {
   return role.linger.value_or(end_row(end_rule_of(spec, role)).linger);
 }
 
+bool trains(const JobSpec& spec, const RoleSpec& role) {
+  return end_row(end_rule_of(spec, role)).trains;
+}
+
+bool finishes(const JobSpec& spec, const RoleSpec& role) {
+  return end_row(end_rule_of(spec, role)).finishes;
+}
+
 bool can_be_done(const JobSpec& spec) {
   return std::any_of(spec.roles.begin(), spec.roles.end(),
-                     [&](const RoleSpec& role) { return end_row(end_rule_of(spec, role)).trains; });
+                     [&](const RoleSpec& role) { return finishes(spec, role); });
 }
 
 EndTally::EndTally(const JobSpec& spec, const std::vector<std::size_t>& tasks) {

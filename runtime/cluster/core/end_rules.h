@@ -32,26 +32,76 @@ struct EndRow {
   Means good;   ///< a good end before the job is done
   Means bad;    ///< a failure before the job is done
   bool trains;  ///< it works on the model: its clocks are in the sets of the shards
+  /// A job has one such role at least: it is waited for, and its failures are not ignored.
+  bool finishes;
   Duration linger;
 };
 
 inline constexpr std::array<EndRow, 8> kEndRows = {{
-    {EndRule::kAll, "all", EndRow::Waits::kWell, EndRow::Means::kNothing, EndRow::Means::kFailure,
-     true, std::chrono::seconds(5)},
-    {EndRule::kDecides, "decides", EndRow::Waits::kDecides, EndRow::Means::kNothing,
-     EndRow::Means::kFailure, true, std::chrono::seconds(5)},
-    {EndRule::kQuorum, "quorum", EndRow::Waits::kQuorum, EndRow::Means::kNothing,
-     EndRow::Means::kUntil, true, std::chrono::seconds(5)},
-    {EndRule::kTolerant, "tolerant", EndRow::Waits::kEnded, EndRow::Means::kNothing,
-     EndRow::Means::kUntil, true, std::chrono::seconds(5)},
-    {EndRule::kAwaited, "awaited", EndRow::Waits::kEnded, EndRow::Means::kNothing,
-     EndRow::Means::kNothing, false, std::chrono::seconds(5)},
-    {EndRule::kIgnored, "ignored", EndRow::Waits::kNothing, EndRow::Means::kNothing,
-     EndRow::Means::kNothing, false, std::chrono::seconds(60)},
-    {EndRule::kServes, "serves", EndRow::Waits::kNothing, EndRow::Means::kNothing,
-     EndRow::Means::kFailure, false, std::chrono::seconds(5)},
-    {EndRule::kOutlives, "outlives", EndRow::Waits::kNothing, EndRow::Means::kFailure,
-     EndRow::Means::kFailure, false, std::chrono::seconds(0)},
+    {.rule = EndRule::kAll,
+     .word = "all",
+     .waits = EndRow::Waits::kWell,
+     .good = EndRow::Means::kNothing,
+     .bad = EndRow::Means::kFailure,
+     .trains = true,
+     .finishes = true,
+     .linger = std::chrono::seconds(5)},
+    {.rule = EndRule::kDecides,
+     .word = "decides",
+     .waits = EndRow::Waits::kDecides,
+     .good = EndRow::Means::kNothing,
+     .bad = EndRow::Means::kFailure,
+     .trains = true,
+     .finishes = true,
+     .linger = std::chrono::seconds(5)},
+    {.rule = EndRule::kQuorum,
+     .word = "quorum",
+     .waits = EndRow::Waits::kQuorum,
+     .good = EndRow::Means::kNothing,
+     .bad = EndRow::Means::kUntil,
+     .trains = true,
+     .finishes = true,
+     .linger = std::chrono::seconds(5)},
+    {.rule = EndRule::kTolerant,
+     .word = "tolerant",
+     .waits = EndRow::Waits::kEnded,
+     .good = EndRow::Means::kNothing,
+     .bad = EndRow::Means::kUntil,
+     .trains = true,
+     .finishes = true,
+     .linger = std::chrono::seconds(5)},
+    {.rule = EndRule::kAwaited,
+     .word = "awaited",
+     .waits = EndRow::Waits::kEnded,
+     .good = EndRow::Means::kNothing,
+     .bad = EndRow::Means::kNothing,
+     .trains = false,
+     .finishes = false,
+     .linger = std::chrono::seconds(5)},
+    {.rule = EndRule::kIgnored,
+     .word = "ignored",
+     .waits = EndRow::Waits::kNothing,
+     .good = EndRow::Means::kNothing,
+     .bad = EndRow::Means::kNothing,
+     .trains = false,
+     .finishes = false,
+     .linger = std::chrono::seconds(60)},
+    {.rule = EndRule::kServes,
+     .word = "serves",
+     .waits = EndRow::Waits::kNothing,
+     .good = EndRow::Means::kNothing,
+     .bad = EndRow::Means::kFailure,
+     .trains = false,
+     .finishes = false,
+     .linger = std::chrono::seconds(5)},
+    {.rule = EndRule::kOutlives,
+     .word = "outlives",
+     .waits = EndRow::Waits::kNothing,
+     .good = EndRow::Means::kFailure,
+     .bad = EndRow::Means::kFailure,
+     .trains = false,
+     .finishes = false,
+     .linger = std::chrono::seconds(0)},
 }};
 
 /// The row of `rule`, which is not kByKind.
@@ -64,7 +114,11 @@ EndRule end_rule_of(const JobSpec& spec, const RoleSpec& role);
 /// Its own, or that of its rule.
 Duration linger_of(const JobSpec& spec, const RoleSpec& role);
 
-/// Whether the ends of this job's roles can make it done at all.
+/// EndRow::trains and EndRow::finishes of `role`.
+bool trains(const JobSpec& spec, const RoleSpec& role);
+bool finishes(const JobSpec& spec, const RoleSpec& role);
+
+/// Whether the ends of this job's roles can make it done at all: one of them finishes.
 bool can_be_done(const JobSpec& spec);
 
 enum class Outcome : std::uint8_t { kGoesOn, kDone, kFailed };

@@ -219,8 +219,8 @@ struct JobHeld {
   friend bool operator==(const JobHeld&, const JobHeld&) = default;
 };
 
-/// Every task that counts has ended well: this generation's outputs may take their places. No other
-/// generation follows.
+/// The job is done by its end rules and all its tasks have ended: this generation's outputs may
+/// take their places. No other generation follows.
 struct CommitGranted {
   JobId job;
   Generation generation;

@@ -297,7 +297,7 @@ class JobCore {
   /// What the task's state must be before it counts as ready.
   TaskState ready_state(std::size_t index) const;
   JobState waiting_state() const;  ///< of a job without a place
-  /// Its clocks are in the shards' sets (ps_view): a program that counts for success.
+  /// It trains (end_rules.h): its clocks are in the shards' sets (ps_view).
   bool is_worker(std::size_t index) const;
   /// The task, when message is of this epoch and the task runs; otherwise nullopt and why in
   /// `error`.

@@ -33,7 +33,7 @@ bool JobCore::is_shard_host(std::size_t index) const {
   return record_.role_of(index).program == RoleProgram::kShardHost;
 }
 
-bool JobCore::is_worker(std::size_t index) const { return record_.index.counts(index); }
+bool JobCore::is_worker(std::size_t index) const { return record_.index.trains(index); }
 
 PrepareTask JobCore::prepare_of(std::size_t index) const {
   const PlacedTask& placed = record_.tasks[index];

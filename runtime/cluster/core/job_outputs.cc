@@ -1,4 +1,4 @@
-// JobCore: the outputs of a job whose tasks that count ended well take their places (COMMITTING).
+// JobCore: the outputs of a job that is done by its end rules take their places (COMMITTING).
 
 #include "runtime/cluster/core/job_core.h"
 

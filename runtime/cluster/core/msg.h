@@ -98,10 +98,11 @@ struct RoleSpec {
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
 };
 
-/// A folder that appears whole, and only when every task that counts has ended well. Rank 0 of
-/// `role` writes into the folder that DLRUN_OUTPUT_<NAME> names, beside `path` on its node; the job
-/// actor grants the rename at the end (COMMITTING). The outputs of one role appear together or not
-/// at all; when those of another role cannot, the job is FAILED and these stay.
+/// A folder that appears whole, and only when the job is done by its end rules (under some of
+/// these also with failed tasks). Rank 0 of `role` writes into the folder that DLRUN_OUTPUT_<NAME>
+/// names, beside `path` on its node; the job actor grants the rename at the end (COMMITTING). The
+/// outputs of one role appear together or not at all; when those of another role cannot, the job is
+/// FAILED and these stay.
 struct OutputSpec {
   std::string name;
   std::string path;  ///< absolute
@@ -210,8 +211,8 @@ struct TaskFile {
   friend bool operator==(const TaskFile&, const TaskFile&) = default;
 };
 
-/// Makes the work directory, leases the files, starts nothing. Answer: TaskUpdate{kPrepared}, or
-/// kEnded with kStartFailed.
+/// Makes the work directory, starts nothing (but see start_at_once). Answer: TaskUpdate{kPrepared},
+/// or kEnded with kStartFailed.
 struct PrepareTask {
   TaskId task;
   Epoch epoch;

@@ -11,7 +11,8 @@
 ///                                                                              torch.distributed
 ///                                                                                reads them
 ///
-/// and what its framework adds (framework/adapter.h), which goes before these.
+/// and what its framework adds (framework/adapter.h); where both name a variable, the framework's
+/// wins (it stands behind).
 ///
 /// World and ranks are those of the task's role. LOCAL_RANK counts within role and node. MASTER_*
 /// are rank 0's address (an IPv6 literal stays bare: frameworks that read MASTER_ADDR take it so)

@@ -7,13 +7,9 @@
 
 namespace dlrun::cluster {
 
-bool counts_for_success(const JobSpec& spec, const RoleSpec& role) {
-  return end_row(end_rule_of(spec, role)).trains;
-}
-
 TaskIndex::TaskIndex(const JobSpec& spec, const std::vector<PlacedTask>& tasks) {
   for (const RoleSpec& role : spec.roles)
-    roles_.push_back({role.name, {}, counts_for_success(spec, role), 0, 0});
+    roles_.push_back({role.name, {}, cluster::trains(spec, role), 0, 0});
   role_.reserve(tasks.size());
   local_rank_.reserve(tasks.size());
   group_at_.reserve(tasks.size());

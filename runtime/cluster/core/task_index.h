@@ -15,10 +15,6 @@
 
 namespace dlrun::cluster {
 
-/// Whether tasks of `role` work on the model (EndRow::trains): their clocks are in the sets of the
-/// shards, and the first role of these is whose outputs a job has.
-bool counts_for_success(const JobSpec& spec, const RoleSpec& role);
-
 class TaskIndex {
  public:
   struct Range {
@@ -36,8 +32,8 @@ class TaskIndex {
   /// Index in JobSpec::roles.
   std::size_t role_at(std::size_t task) const { return role_[task]; }
   Range range_of(std::size_t role) const { return roles_[role].range; }
-  /// The role's counts_for_success.
-  bool counts(std::size_t task) const { return roles_[role_[task]].counts; }
+  /// Whether its role works on the model (end_rules.h): its clocks are in the sets of the shards.
+  bool trains(std::size_t task) const { return roles_[role_[task]].trains; }
   std::vector<std::size_t> sizes() const;  ///< tasks of each role, as in the spec
   /// How many of its role stand before it on its node.
   std::uint32_t local_rank(std::size_t task) const { return local_rank_[task]; }
@@ -55,7 +51,7 @@ class TaskIndex {
   struct Role {
     std::string name;
     Range range;
-    bool counts = false;
+    bool trains = false;
     std::uint32_t first_group = 0, groups = 0;  ///< of group_size_
   };
   std::vector<Role> roles_;  ///< as in the spec
