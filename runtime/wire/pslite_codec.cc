@@ -151,6 +151,16 @@ Result<Payload> payload_of(pslite_schema::Packet::Reader r) {
   return fail(Errc::kUnsupported, "packet of unknown kind");
 }
 
+Result<pslite::Packet> packet_of(pslite_schema::Packet::Reader r) {
+  pslite::Packet packet;
+  DLRUN_ASSIGN(packet.payload, payload_of(r));
+  packet.session = r.getSession();
+  packet.sequence = r.getSequence();
+  packet.ack = r.getAck();
+  packet.taken = r.getTaken();
+  return packet;
+}
+
 }  // namespace
 
 std::vector<std::byte> encode_pslite(const pslite::Packet& packet) {
@@ -193,13 +203,7 @@ Result<pslite::Packet> decode_pslite(std::span<const std::byte> bytes) {
                                         bytes.size() / sizeof(capnp::word)),
         options);
     const auto root = reader.getRoot<pslite_schema::Packet>();
-    auto payload = payload_of(root);
-    if (!payload) {
-      out = tl::unexpected(payload.error());
-      return;
-    }
-    out = pslite::Packet{root.getSession(), root.getSequence(), root.getAck(), root.getTaken(),
-                         std::move(*payload)};
+    out = packet_of(root);
   });
   KJ_IF_MAYBE (e, problem) {
     return fail(Errc::kCorrupt, std::string("ps-lite header: ") + e->getDescription().cStr());
