@@ -142,6 +142,23 @@ TEST_F(JobCommits, ACoordinatorThatDiesBeforeTheRecordFindsTheRanksAgain) {
   EXPECT_EQ(enter(0, 71, "a").size(), 2u) << "whose agent says it again";
 }
 
+TEST_F(JobCommits, ALateRepeatOfOneThatIsOverStandsForNobody) {
+  for (const std::uint64_t id : {71u, 81u}) {
+    EXPECT_TRUE(enter(0, id, "a").empty());
+    EXPECT_EQ(enter(1, id + 1, "a").size(), 2u);
+  }
+  EXPECT_TRUE(enter(0, 71, "a").empty())
+      << "said again before it was answered, and on its way since";
+  EXPECT_TRUE(enter(1, 92, "a").empty()) << "rank 0 does not stand there";
+  EXPECT_TRUE(enter(1, 82, "a").size() == 1u);
+  EXPECT_EQ(enter(0, 91, "a").size(), 2u);
+  EXPECT_TRUE(enter(0, 101, "b").empty());
+  EXPECT_EQ(enter(1, 102, "c").size(), 2u) << "refused";
+  EXPECT_TRUE(enter(1, 92, "a").size() <= 1u);
+  EXPECT_TRUE(enter(0, 71, "a").empty());
+  EXPECT_TRUE(enter(1, 112, "d").empty());
+}
+
 TEST_F(JobCommits, DifferentTagsAreAnErrorForAllAndNothingIsRecorded) {
   const std::size_t records = h.log.size();
   EXPECT_TRUE(enter(0, 71, "a").empty());

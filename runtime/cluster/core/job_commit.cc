@@ -22,13 +22,21 @@ void JobCore::on_task(const NodeId& from, const CommitInputs& commit, Now now) {
     const auto entered = std::lower_bound(
         ranks.begin(), ranks.end(), commit.task.rank,
         [](const InputsCommitted::Entered& e, std::uint32_t rank) { return e.rank < rank; });
-    if (entered != ranks.end() && entered->rank == commit.task.rank && entered->id == commit.id)
-      return send_after_durable(*index, CommitDone{commit.task, commit.epoch, commit.id,
-                                                   last->second.number, Errc{}, ""});
+    if (entered != ranks.end() && entered->rank == commit.task.rank) {
+      if (entered->id == commit.id)
+        return send_after_durable(*index, CommitDone{commit.task, commit.epoch, commit.id,
+                                                     last->second.number, Errc{}, ""});
+      if (commit.id < entered->id) return;  // a late repeat: it stands there no more
+    }
   }
   if (const auto refused = refused_.find(*index);
-      refused != refused_.end() && refused->second.id == commit.id)
-    return out_.push_back(SendToAgent{from, refused->second});
+      refused != refused_.end() && commit.id <= refused->second.id) {
+    if (commit.id == refused->second.id) out_.push_back(SendToAgent{from, refused->second});
+    return;
+  }
+  if (const auto stands = committing_[role].find(*index);
+      stands != committing_[role].end() && commit.id < stands->second.id)
+    return;
   if (commit.tag.size() > io::kCommitTagMax)
     return answer(Errc::kInvalidArgument, "a tag of " + std::to_string(commit.tag.size()) +
                                               " bytes; at most " +
