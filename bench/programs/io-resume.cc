@@ -27,7 +27,7 @@ constexpr std::uint64_t kSplitBytes = 64;
 constexpr std::uint32_t kConsumers = 8;
 constexpr std::uint32_t kHeld = 256;
 constexpr std::string_view kRow =
-    "1 123456:0.25 234567:0.5 345678:0.75 456789:1.0 567890:1.25 678\n";
+    "1 123456:0.25 234567:0.5 345678:0.75 456789:1.0 567890:1.5 67:1\n";
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
