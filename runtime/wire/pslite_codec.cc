@@ -186,11 +186,11 @@ Result<pslite::Packet> decode_pslite(std::span<const std::byte> bytes) {
     return fail(Errc::kCorrupt, "ps-lite header of " + std::to_string(bytes.size()) + " bytes");
   // Frames are not aligned; most headers are small.
   alignas(capnp::word) std::array<std::byte, 512> small;
-  std::vector<capnp::word> large;
+  kj::Array<capnp::word> large;
   std::byte* aligned = small.data();
   if (bytes.size() > small.size()) {
-    large.resize(bytes.size() / sizeof(capnp::word));
-    aligned = reinterpret_cast<std::byte*>(large.data());
+    large = kj::heapArray<capnp::word>(bytes.size() / sizeof(capnp::word));
+    aligned = reinterpret_cast<std::byte*>(large.begin());
   }
   std::memcpy(aligned, bytes.data(), bytes.size());
   Result<pslite::Packet> out = fail(Errc::kCorrupt, "ps-lite header");
