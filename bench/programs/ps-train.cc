@@ -130,7 +130,8 @@ double auc_of(const ClickLog& test, const std::vector<float>& model) {
   return examples::auc(scores, test.labels);
 }
 
-/// The rows of the next batch are pulled while this one is trained on.
+/// The rows of the next batch are pulled, and the gradients of the last ones pushed, while this one
+/// is trained on.
 template <std::size_t kDim>
 Trained train_dlrun(const ClickLog& log, const ClickLog& test) {
   const ShardThread shard("shm://*");
@@ -139,13 +140,13 @@ Trained train_dlrun(const ClickLog& log, const ClickLog& test) {
   struct Step {
     Distinct ids;
     std::vector<float> rows;
-    std::optional<ps::PendingCall> pull;
-    std::size_t first = 0, n = 0;
+    std::vector<float> grads;
+    std::optional<ps::PendingCall> pull, push;
+    std::size_t n = 0;
   };
-  Step steps[2];
-  std::vector<float> grads;
+  Step steps[3];
   const auto begin = [&](Step& step, std::size_t first) {
-    step.first = first;
+    if (step.push) need(step.push->wait());
     step.n = std::min(kBatch, log.rows() - first);
     step.ids.take(log.ids.data() + first * kColumns, step.n * kColumns);
     step.rows.resize(step.ids.keys.size() * kDim);
@@ -156,24 +157,26 @@ Trained train_dlrun(const ClickLog& log, const ClickLog& test) {
   std::size_t turn = 0;
   float sums[kDim];
   for (std::size_t first = 0; first < log.rows(); first += kBatch, ++turn) {
-    Step& step = steps[turn % 2];
+    Step& step = steps[turn % 3];
     need(step.pull->wait());
-    if (first + kBatch < log.rows()) begin(steps[(turn + 1) % 2], first + kBatch);
-    grads.assign(step.rows.size(), 0.0f);
+    if (first + kBatch < log.rows()) begin(steps[(turn + 1) % 3], first + kBatch);
+    step.grads.assign(step.rows.size(), 0.0f);
     for (std::size_t i = 0; i < step.n; ++i) {
       const std::uint32_t* at = step.ids.index.data() + i * kColumns;
       const float logit =
           forward<kDim>([&](std::size_t c) { return step.rows.data() + at[c] * kDim; }, sums);
       const float error = error_of(logit, log.labels[first + i]);
       for (std::size_t c = 0; c < kColumns; ++c) {
-        float* g = grads.data() + at[c] * kDim;
+        float* g = step.grads.data() + at[c] * kDim;
         const float* row = step.rows.data() + at[c] * kDim;
         g[0] += error;
         for (std::size_t f = 1; f < kDim; ++f) g[f] += error * (sums[f] - row[f]);
       }
     }
-    need(client->push(table, step.ids.keys, grads, 60s));
+    step.push.emplace(need(client->push_async(table, step.ids.keys, step.grads, 60s)));
   }
+  for (Step& step : steps)
+    if (step.push) need(step.push->wait());
   const double seconds = seconds_since(start);
   std::vector<float> model(kIds * kDim);
   std::vector<std::uint64_t> keys(kIds);
