@@ -27,7 +27,9 @@ for name in "${names[@]}"; do
 done
 
 start_log bench
-install_deps build
+groups=(build)
+[[ " ${names[*]} " != *" ps-train "* ]] || groups+=(framework)  # PyTorch is its peer
+install_deps "${groups[@]}"
 configure bench
 build bench all
 make_venv numpy scikit-learn xgboost-cpu pyarrow pandas

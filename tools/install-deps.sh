@@ -2,7 +2,7 @@
 # tools/install-deps.sh GROUP...: installs the Debian packages that dlrun needs and that are missing. Groups:
 #   build   compilers, build tools and libraries of the programs and benchmarks
 #   test    what the tests need besides                              fuzz   clang with libFuzzer
-#   framework  PyTorch and Open MPI, for the tests that train with them
+#   framework  PyTorch and Open MPI, for the tests that train with them, and for a benchmark
 # docs/dependencies.md says why each is here. Nothing missing: nothing happens and nothing is printed. Root, or a user with sudo.
 # Sourced after lib.sh it gives install_deps GROUP...
 

@@ -267,7 +267,7 @@ void compare(const std::string& kind, const ClickLog& log, const ClickLog& test,
   }
   if (rate.baselines.size() != rate.values.size()) {
     rate.baselines.clear();
-    rate.reason = "no PyTorch in the Python of DLRUN_TORCH_PYTHON (else Debian's)";
+    rate.reason = "no PyTorch in the Python of DLRUN_TORCH_PYTHON (else /usr/bin/python3)";
   }
   print(rate);
   if (!gap.values.empty()) print(gap);
@@ -275,13 +275,13 @@ void compare(const std::string& kind, const ClickLog& log, const ClickLog& test,
 }
 
 int measure(bool quick) {
-  char folder[] = "/tmp/dlrun-bench-XXXXXX";
-  if (::mkdtemp(folder) == nullptr) return 1;
+  std::string folder = (std::filesystem::temp_directory_path() / "dlrun-bench-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) return 1;
   std::fprintf(stderr, "drawing the log\n");
   const ClickLog log = draw_clicks(quick ? 1'000'000 : 10'000'000, 1);
   const ClickLog test = draw_clicks(200'000, 2);
-  Status written = write_clicks(log, std::string(folder) + "/train");
-  if (written) written = write_clicks(test, std::string(folder) + "/test");
+  Status written = write_clicks(log, folder + "/train");
+  if (written) written = write_clicks(test, folder + "/test");
   if (!written) std::fprintf(stderr, "%s\n", written.error().to_string().c_str());
   if (written) {
     compare<1>("lr", log, test, folder, quick ? 2 : 5);

@@ -8,30 +8,18 @@
 
 #include "runtime/client/paths.h"
 #include "tests/client/local_cluster.h"
+#include "tests/client/worker_inputs.h"
 
 namespace dlrun::test {
 namespace {
 
 std::string build_dir() { return std::getenv("DLRUN_BUILD_DIR"); }
 
+/// "dense" and "sparse".
 std::vector<io::InputSpec> both_inputs(const std::string& folder) {
-  std::ofstream dense(folder + "/dense.csv"), sparse(folder + "/sparse.libsvm");
-  for (int row = 0; row < 1000; ++row) {
-    dense << row << "," << 2 * row << "," << -row << "\n";
-    sparse << row << " 7:" << row << " " << 1000000 + row << ":1\n";
-  }
-  io::InputSpec csv;
-  csv.name = "dense";
-  csv.uris = {folder + "/dense.csv"};
-  csv.format = io::Format::kCsv;
-  csv.batch_rows = 64;
-  csv.passes = 2;
-  csv.split_bytes = 512;
-  io::InputSpec svm = csv;
-  svm.name = "sparse";
-  svm.uris = {folder + "/sparse.libsvm"};
-  svm.format = io::Format::kLibsvm;
-  return {csv, svm};
+  std::vector<io::InputSpec> all = inputs(folder);
+  all.resize(2);
+  return all;
 }
 
 class ClientTest : public testing::Test {

@@ -1,12 +1,13 @@
 /// dlrun.torch and dlrun.tf in interpreters that have PyTorch, TensorFlow: $DLRUN_TORCH_PYTHON,
 /// else /usr/bin/python3, whose Debian package python3-torch is; $DLRUN_TF_PYTHON, else that of
-/// $DLRUN_FRAMEWORKS/tensorflow. Skipped, and said so, without. Data: $DLRUN_DATA_DIR.
+/// $DLRUN_FRAMEWORKS/tensorflow. Without: a failure where DLRUN_FRAMEWORKS says that they were to
+/// be installed, else skipped, and said so. Data: $DLRUN_DATA_DIR.
 
 #include <filesystem>
 #include <iostream>
 
-#include "tests/client/python_inputs.h"
 #include "tests/client/python_worker.h"
+#include "tests/client/worker_inputs.h"
 
 namespace dlrun::test {
 namespace {
@@ -17,8 +18,9 @@ class Framework : public PythonWorker {
     const char* given = std::getenv(variable);
     python_ = given != nullptr ? given : otherwise;
     if (python_.empty() || !runs(python_, "import numpy, " + module)) {
-      GTEST_SKIP() << "NOT TESTED: " << (python_.empty() ? variable : python_) << " has no "
-                   << module;
+      const std::string lack = (python_.empty() ? variable : python_) + " has no " + module;
+      if (std::getenv("DLRUN_FRAMEWORKS") != nullptr) FAIL() << lack;
+      GTEST_SKIP() << "NOT TESTED: " << lack;
     }
   }
   /// Deterministic batches, the same number for each rank; the last of a pass are left out where

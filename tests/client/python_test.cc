@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tests/client/python_inputs.h"
 #include "tests/client/python_worker.h"
+#include "tests/client/worker_inputs.h"
 
 namespace dlrun::test {
 namespace {

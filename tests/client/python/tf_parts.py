@@ -1,4 +1,4 @@
-"""tf_parts.py FOLDER: two workers, two shards, inputs of python_inputs.h: each part of dlrun.tf against TensorFlow itself."""
+"""tf_parts.py FOLDER: two workers, two shards, inputs of worker_inputs.h: each part of dlrun.tf against TensorFlow itself."""
 
 import sys
 

@@ -1,5 +1,5 @@
 #pragma once
-/// tests/client/python_inputs.h: the inputs that the Python workers of the tests know.
+/// tests/client/worker_inputs.h: the inputs that the workers of the tests know.
 
 #include <fstream>
 #include <string>
