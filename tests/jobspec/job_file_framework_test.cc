@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/jobspec/job_file.h"
 #include "runtime/jobspec/json.h"
 #include "tests/jobspec/problem.h"
